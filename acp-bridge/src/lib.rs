@@ -1,0 +1,5 @@
+//! Frames, envelopes, agent processes and permission prompts of the Agent Client Protocol, for supervisors.
+
+pub mod id;
+pub mod json;
+pub mod prompt;

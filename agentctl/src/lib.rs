@@ -1,0 +1,3 @@
+//! agentctl: supervises ACP agents and lets each of their permission prompts be answered exactly once.
+
+pub mod domain;

@@ -1,0 +1,3 @@
+//! The `agentctl` binary.
+
+fn main() {}

@@ -2,4 +2,8 @@
 
 pub mod id;
 pub mod json;
+pub mod message;
 pub mod prompt;
+pub mod envelope;
+pub mod frame;
+pub mod outbox;

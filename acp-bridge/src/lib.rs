@@ -7,3 +7,4 @@ pub mod prompt;
 pub mod envelope;
 pub mod frame;
 pub mod outbox;
+pub mod process;

@@ -200,7 +200,9 @@ mod tests {
 
     #[test]
     fn null_is_told_from_absent() {
-        assert!(matches!(peek(br#"{"jsonrpc":"2.0","id":1,"result":null}"#), Ok(Message::Response { outcome: Ok(r), .. }) if r.get() == "null"));
+        assert!(
+            matches!(peek(br#"{"jsonrpc":"2.0","id":1,"result":null}"#), Ok(Message::Response { outcome: Ok(r), .. }) if r.get() == "null")
+        );
         assert!(matches!(peek(br#"{"jsonrpc":"2.0","id":null,"method":"m"}"#), Ok(Message::Request { id, .. }) if id.raw() == "null"));
     }
 

@@ -230,7 +230,10 @@ mod tests {
     fn what_we_ask() {
         let text = |frame: Frame| String::from_utf8(frame.to_vec()).unwrap();
         let init = text(initialize(&id("0"), "agentctl", "1"));
-        assert!(init.contains("\"protocolVersion\":1") && init.contains("\"readTextFile\":false") && init.contains("\"terminal\":false"), "{init}");
+        assert!(
+            init.contains("\"protocolVersion\":1") && init.contains("\"readTextFile\":false") && init.contains("\"terminal\":false"),
+            "{init}"
+        );
         let new = text(session_new(&id("1"), Path::new("/w")));
         assert!(new.contains("\"cwd\":\"/w\"") && new.contains("\"mcpServers\":[]"), "{new}");
         assert_eq!(

@@ -96,6 +96,22 @@ impl<T> Outbox<T> {
         }
     }
 
+    /// Gives everything up: the tag of the frame of which a part was written, and those of the unwritten ones.
+    pub fn abandon(&mut self) -> (Option<T>, Vec<T>) {
+        self.bytes = 0;
+        self.bulk.clear();
+        (self.current.take().and_then(|(frame, _)| frame.tag), self.urgent.drain(..).filter_map(|frame| frame.tag).collect())
+    }
+
+    /// Takes back every tagged frame of which nothing was written.
+    pub fn take_back_all(&mut self) -> Vec<T> {
+        let (tagged, rest) = std::mem::take(&mut self.urgent).into_iter().partition(|frame| frame.tag.is_some());
+        self.urgent = rest;
+        let tagged: VecDeque<Frame<T>> = tagged;
+        self.bytes -= tagged.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+        tagged.into_iter().filter_map(|frame| frame.tag).collect()
+    }
+
     /// Writes until everything is written or `write` stops. Nothing is ever written twice.
     pub fn write(&mut self, mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>) -> Written<T> {
         let mut done = Vec::new();

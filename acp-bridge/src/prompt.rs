@@ -239,8 +239,13 @@ mod tests {
 
     #[test]
     fn an_option_id_that_stands_twice_is_shown_but_not_selectable() {
-        let prompt = read(r#"{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"\u0061","kind":"reject_once"},{"optionId":"A"}]}"#).unwrap();
-        assert_eq!(prompt.options.iter().map(|o| (o.id.as_str(), o.selectable)).collect::<Vec<_>>(), [("a", false), ("a", false), ("A", true)]);
+        let prompt =
+            read(r#"{"options":[{"optionId":"a","kind":"allow_once"},{"optionId":"\u0061","kind":"reject_once"},{"optionId":"A"}]}"#)
+                .unwrap();
+        assert_eq!(
+            prompt.options.iter().map(|o| (o.id.as_str(), o.selectable)).collect::<Vec<_>>(),
+            [("a", false), ("a", false), ("A", true)]
+        );
     }
 
     #[test]

@@ -166,7 +166,9 @@ fn spawn(spec: &Spec, limits: Limits) -> Result<Spawned, SpawnError> {
     let mut child = command.spawn().map_err(|error| match error.kind() {
         // The file was there: its interpreter is not.
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => SpawnError::CommandNotExecutable(spec.command.clone(), error),
-        _ if error.raw_os_error() == Some(nix::errno::Errno::ENOEXEC as i32) => SpawnError::CommandNotExecutable(spec.command.clone(), error),
+        _ if error.raw_os_error() == Some(nix::errno::Errno::ENOEXEC as i32) => {
+            SpawnError::CommandNotExecutable(spec.command.clone(), error)
+        }
         _ => SpawnError::System(error),
     })?;
     let result = adopt(&mut child);

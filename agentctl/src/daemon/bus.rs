@@ -1,0 +1,125 @@
+//! Events, to everyone who subscribed and may see them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use parking_lot::Mutex;
+
+use super::peer::Peer;
+use crate::domain::SessionKey;
+use crate::wire::{Event, Topic, event_line};
+
+/// The subscribers and the number of the last event.
+#[derive(Debug, Default)]
+pub struct Bus {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seq: u64,
+    subscribers: Vec<Subscriber>,
+}
+
+/// Which events a connection asked for.
+#[derive(Debug)]
+pub struct Subscriber {
+    /// The connection.
+    pub peer: Arc<Peer>,
+    /// The connection's number, by which it is removed.
+    pub connection: u64,
+    /// Whose events it may see.
+    pub owner: String,
+    /// Of which topics.
+    pub topics: HashSet<Topic>,
+    /// Only of this task.
+    pub task_id: Option<String>,
+    /// Only of this session.
+    pub session_id: Option<String>,
+}
+
+impl Subscriber {
+    fn wants(&self, key: &SessionKey, task_id: &str, topic: Topic) -> bool {
+        self.owner == key.owner
+            && self.topics.contains(&topic)
+            && self.task_id.as_deref().is_none_or(|task| task == task_id)
+            && self.session_id.as_deref().is_none_or(|session| session == key.session_id)
+    }
+}
+
+impl Bus {
+    /// The number of the last event.
+    pub fn seq(&self) -> u64 {
+        self.state.lock().seq
+    }
+
+    /// Adds a subscriber: it gets every event from now on.
+    pub fn subscribe(&self, subscriber: Subscriber) {
+        self.state.lock().subscribers.push(subscriber);
+    }
+
+    /// Removes all subscriptions of a connection.
+    pub fn unsubscribe(&self, connection: u64) {
+        self.state.lock().subscribers.retain(|s| s.connection != connection);
+    }
+
+    /// Tells an event of a session to its subscribers, before it returns where they read.
+    pub fn publish(&self, key: &SessionKey, task_id: &str, topic: Topic, mut event: Event) {
+        let mut state = self.state.lock();
+        state.seq += 1;
+        let seq = state.seq;
+        let mut wanting = state.subscribers.iter().filter(|s| s.wants(key, task_id, topic)).peekable();
+        if wanting.peek().is_none() {
+            return;
+        }
+        event.seq = seq;
+        event.topic = Some(topic);
+        let line = event_line(&event);
+        wanting.for_each(|s| s.peer.event(seq, line.clone()));
+    }
+
+    /// Tells a raw frame of topic `update`. The frame is copied once, and only if somebody asked for it.
+    pub fn publish_update(&self, key: &SessionKey, task_id: &str, execution_id: &str, frame: &[u8]) {
+        let mut state = self.state.lock();
+        if !state.subscribers.iter().any(|s| s.wants(key, task_id, Topic::Update)) {
+            return;
+        }
+        state.seq += 1;
+        let seq = state.seq;
+        let line = update_line(seq, key, task_id, execution_id, frame);
+        state.subscribers.iter().filter(|s| s.wants(key, task_id, Topic::Update)).for_each(|s| s.peer.event(seq, line.clone()));
+    }
+}
+
+/// Spliced, not serialised: the frame stays as it was sent.
+fn update_line(seq: u64, key: &SessionKey, task_id: &str, execution_id: &str, frame: &[u8]) -> Bytes {
+    let text = |s: &str| serde_json::Value::from(s).to_string();
+    let head = format!(
+        r#"{{"jsonrpc":"2.0","method":"event","params":{{"seq":{seq},"topic":"update","type":"session/update","task_id":{},"session_id":{},"execution_id":{},"frame":"#,
+        text(task_id),
+        text(&key.session_id),
+        text(execution_id),
+    );
+    let mut line = BytesMut::with_capacity(head.len() + frame.len() + 3);
+    line.put_slice(head.as_bytes());
+    line.put_slice(frame);
+    line.put_slice(b"}}\n");
+    line.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_is_a_line_of_the_event_type_with_the_frame_as_it_was() {
+        let key = SessionKey { owner: "0".into(), session_id: "s\"1".into() };
+        let line = update_line(7, &key, "t", "e", br#"{"x":1.50}"#);
+        assert_eq!(line.last(), Some(&b'\n'));
+        let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let event: Event = serde_json::from_value(value["params"].clone()).unwrap();
+        assert_eq!((event.seq, event.session_id.as_deref()), (7, Some("s\"1")));
+        assert!(std::str::from_utf8(&line).unwrap().contains(r#""frame":{"x":1.50}}}"#));
+    }
+}

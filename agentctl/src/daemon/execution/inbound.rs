@@ -1,0 +1,86 @@
+//! What the agent sends, line by line.
+
+use acp_bridge::envelope::{self, Message, Refusal};
+use acp_bridge::id::RpcId;
+use acp_bridge::message::{self, code};
+use memchr::memmem;
+use serde_json::value::RawValue;
+
+use super::task::Task;
+use crate::limits::REFUSAL_BYTES;
+
+impl Task {
+    /// One whole line of stdout.
+    pub(super) fn line(&mut self, line: &[u8]) {
+        match envelope::peek(line) {
+            Ok(message) => {
+                self.count(|c| c.messages += 1);
+                self.message(line, message);
+            }
+            Err(Refusal::Blank) => self.count(|c| c.noise += 1),
+            Err(Refusal::Noise) => self.noise(line),
+            Err(refusal @ Refusal::Unreadable) => {
+                self.count(|c| c.unreadable += 1);
+                self.report(refusal.to_string());
+            }
+            Err(refusal @ Refusal::Ambiguous(_)) => {
+                self.count(|c| c.ambiguous += 1);
+                self.report(refusal.to_string());
+            }
+        }
+    }
+
+    /// A line over the frame cap, dropped unread.
+    pub(super) fn too_long(&mut self, bytes: u64) {
+        self.count(|c| c.too_long += 1);
+        self.report(format!("a line of {bytes} bytes is over the frame cap and was dropped"));
+    }
+
+    /// The stream ended within a line.
+    pub(super) fn unfinished_line(&mut self) {
+        self.count(|c| c.unreadable += 1);
+        self.report("stdout ended within a line".to_owned());
+    }
+
+    fn message(&mut self, line: &[u8], message: Message<'_>) {
+        match message {
+            Message::Response { id, outcome } => self.answered(&id, outcome),
+            Message::Request { id, method, params } if method == "session/request_permission" => self.permission_requested(id, params),
+            Message::Request { id, method, .. } => {
+                self.count(|c| c.not_served += 1);
+                let method: String = method.chars().take(128).collect();
+                self.refuse(&id, code::METHOD_NOT_FOUND, &format!("method not found: {method}"));
+            }
+            Message::Notification { method, params } => match &*method {
+                "session/update" => self.update(line, params),
+                "$/cancel_request" => self.withdrawn(params),
+                // Notifications that we don't know ask for nothing.
+                _ => {}
+            },
+        }
+    }
+
+    fn update(&mut self, line: &[u8], params: Option<&RawValue>) {
+        // Decoding every update would cost as much as all the rest of the path.
+        if memmem::find(line, b"\"tool_call").is_some() || memmem::find(line, b"\\u").is_some() {
+            self.tools.update(params);
+        }
+        let execution_id = self.exec.id.to_string();
+        self.hub.bus.publish_update(&self.exec.key, &self.exec.task_id, &execution_id, line.trim_ascii_end());
+    }
+
+    fn withdrawn(&mut self, params: Option<&RawValue>) {
+        let Some(id) = message::cancelled_request(params) else { return };
+        self.end_requests("withdrawn_by_agent", |table| table.withdraw(&id).into_iter().collect());
+        self.flush();
+    }
+
+    /// Answers a request with an error. An agent that doesn't read can't make us keep more than a bound.
+    pub(super) fn refuse(&mut self, id: &RpcId, code: i32, text: &str) {
+        if self.outbox.len_bytes() > REFUSAL_BYTES {
+            return self.count(|c| c.answers_dropped += 1);
+        }
+        self.outbox.push_urgent(message::error(id, code, text), None);
+        self.flush();
+    }
+}

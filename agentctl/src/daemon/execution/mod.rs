@@ -1,0 +1,205 @@
+//! One execution: one run of one agent process, owned by one task.
+//!
+//! Everybody else holds an [`Execution`] and sends it [`Command`]s; the task does one at a time, so what it
+//! owns (table, outbox, turns) needs no lock.
+
+mod asks;
+mod inbound;
+mod prompts;
+mod report;
+mod stop;
+mod task;
+mod tools;
+mod turns;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::value::RawValue;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::audit::ClaimError;
+use crate::domain::{Actor, SessionKey, timestamp_text};
+use crate::permission::Unanswered;
+use crate::wire::{
+    AgentDescription, CancelResult, Counters, ExecutionInfo, Exit, Failure, Permission, ResolveResult, StartResult, State, StderrResult,
+    StopResult,
+};
+
+pub use task::{Launch, launch};
+
+/// What can be asked of an execution. Dropping the reply does not undo the work.
+#[derive(Debug)]
+pub enum Command {
+    /// Every live request.
+    List {
+        /// Gets them in no order.
+        reply: oneshot::Sender<Vec<Permission>>,
+    },
+    /// Answer a request with one of its options.
+    Resolve {
+        /// Which, and with what.
+        choice: Choice,
+        /// By whom.
+        actor: Actor,
+        /// Gets the outcome once it is durable.
+        reply: oneshot::Sender<Result<ResolveResult, ResolveError>>,
+    },
+    /// Cancel one pending request.
+    CancelRequest {
+        /// Which.
+        request_id: Uuid,
+        /// The agent's id of it.
+        pending_id: String,
+        /// Gets the outcome.
+        reply: oneshot::Sender<Result<(), Unanswered>>,
+    },
+    /// The audit has written a claim, or has not.
+    ClaimDone {
+        /// The claim.
+        claim_id: Uuid,
+        /// Whether it is durable.
+        result: Result<(), ClaimError>,
+    },
+    /// Start a turn.
+    Prompt {
+        /// One of the agent's sessions; `None` for the first one.
+        acp_session_id: Option<String>,
+        /// ACP content blocks.
+        prompt: Box<RawValue>,
+        /// Gets the stop reason when the turn ends.
+        reply: oneshot::Sender<Result<String, Failure>>,
+    },
+    /// Cancel a turn.
+    CancelTurn {
+        /// One of the agent's sessions; `None` for the first one.
+        acp_session_id: Option<String>,
+        /// Gets what was cancelled.
+        reply: oneshot::Sender<Result<CancelResult, Failure>>,
+    },
+    /// End the agent with its whole tree.
+    Stop {
+        /// Why, for the audit.
+        reason: &'static str,
+        /// Gets what it took.
+        reply: oneshot::Sender<StopResult>,
+    },
+    /// Recent stderr.
+    Stderr {
+        /// At most this many bytes, from the end.
+        max_bytes: usize,
+        /// Gets it.
+        reply: oneshot::Sender<StderrResult>,
+    },
+}
+
+/// Which request is to be answered with which option.
+#[derive(Debug, Clone)]
+pub struct Choice {
+    /// Our id of it.
+    pub request_id: Uuid,
+    /// The agent's id of it.
+    pub pending_id: String,
+    /// The option, exactly.
+    pub option_id: String,
+}
+
+/// Why a request was not answered.
+#[derive(Debug)]
+pub enum ResolveError {
+    /// The table says no.
+    Unanswered(Unanswered),
+    /// With its stable code.
+    Failed(Failure),
+}
+
+/// An execution as everybody else sees it.
+#[derive(Debug)]
+pub struct Execution {
+    /// Its id.
+    pub id: Uuid,
+    /// Its session.
+    pub key: SessionKey,
+    /// Its task.
+    pub task_id: String,
+    /// The how-manieth of its session.
+    pub generation: u64,
+    /// The command line, redacted.
+    pub command: String,
+    /// Its working directory.
+    pub cwd: String,
+    /// When it was started.
+    pub started_at: Timestamp,
+    commands: mpsc::UnboundedSender<Command>,
+    status: Mutex<Status>,
+    /// Cancelled when it has ended and nothing of it will change any more.
+    pub ended: CancellationToken,
+}
+
+/// What changes of an execution.
+#[derive(Debug, Clone)]
+struct Status {
+    state: State,
+    pid: Option<i32>,
+    agent: AgentDescription,
+    acp_session_id: Option<String>,
+    ended_at: Option<Timestamp>,
+    exit: Option<Exit>,
+    reason: Option<String>,
+    pending: usize,
+    counters: Counters,
+    stop: Option<StopResult>,
+}
+
+/// The outcome of a start.
+pub type Started = Result<StartResult, Failure>;
+
+impl Execution {
+    /// Sends a command; false if the execution has ended.
+    pub fn send(&self, command: Command) -> bool {
+        self.commands.send(command).is_ok()
+    }
+
+    /// What it looks like now.
+    pub fn info(&self) -> ExecutionInfo {
+        let status = self.status.lock().clone();
+        ExecutionInfo {
+            execution_id: self.id.to_string(),
+            task_id: self.task_id.clone(),
+            session_id: self.key.session_id.clone(),
+            state: status.state,
+            pid: status.pid,
+            generation: self.generation,
+            command: self.command.clone(),
+            cwd: self.cwd.clone(),
+            agent: status.agent,
+            acp_session_id: status.acp_session_id,
+            started_at: timestamp_text(self.started_at),
+            ended_at: status.ended_at.map(timestamp_text),
+            exit: status.exit,
+            reason: status.reason,
+            pending: status.pending,
+            counters: status.counters,
+        }
+    }
+
+    /// What its stop did, once it has ended.
+    pub fn stop_result(&self) -> Option<StopResult> {
+        self.status.lock().stop.clone()
+    }
+
+    /// Stops it, or waits for its end; `None` if its task failed.
+    pub async fn stop(self: &Arc<Self>, reason: &'static str) -> Option<StopResult> {
+        let (reply, answer) = oneshot::channel();
+        if self.send(Command::Stop { reason, reply })
+            && let Ok(result) = answer.await
+        {
+            return Some(result);
+        }
+        self.ended.cancelled().await;
+        self.stop_result()
+    }
+}

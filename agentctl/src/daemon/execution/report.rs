@@ -1,0 +1,126 @@
+//! What is told of an execution: state, counters, events, stderr.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+
+use super::task::Task;
+use crate::domain::timestamp_text;
+use crate::limits::{NOISE_SAMPLE_BYTES, NOISE_SAMPLES, STDERR_RING};
+use crate::wire::{Counters, Event, State, StderrResult, Topic};
+
+/// The end of what the agent wrote on stderr.
+#[derive(Debug, Default)]
+pub(super) struct Stderr {
+    ring: VecDeque<u8>,
+    total: u64,
+}
+
+impl Stderr {
+    /// Keeps the latest bytes.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        let bytes = &bytes[bytes.len().saturating_sub(STDERR_RING)..];
+        let excess = (self.ring.len() + bytes.len()).saturating_sub(STDERR_RING);
+        self.ring.drain(..excess);
+        self.ring.extend(bytes);
+    }
+
+    /// Bytes written in all.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The last bytes as text, from a character boundary on.
+    pub(super) fn tail(&self, max_bytes: usize) -> String {
+        let skip = self.ring.len().saturating_sub(max_bytes);
+        let bytes: Vec<u8> = self.ring.iter().skip(skip).copied().collect();
+        let start = if skip > 0 { bytes.iter().take(3).take_while(|b| **b & 0xC0 == 0x80).count() } else { 0 };
+        String::from_utf8_lossy(&bytes[start..]).into_owned()
+    }
+}
+
+impl Task {
+    /// Changes the counters.
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counters)) {
+        change(&mut self.exec.status.lock().counters);
+    }
+
+    /// Keeps a sample of a line that is no message.
+    pub(super) fn noise(&self, line: &[u8]) {
+        let mut status = self.exec.status.lock();
+        let counters = &mut status.counters;
+        counters.noise += 1;
+        if counters.noise_samples.len() < NOISE_SAMPLES {
+            let text = String::from_utf8_lossy(&line[..line.len().min(NOISE_SAMPLE_BYTES)]);
+            counters.noise_samples.push(self.redactor.text(&text).text);
+        }
+    }
+
+    /// Tells that the agent sent something that can't be used.
+    pub(super) fn report(&self, reason: String) {
+        tracing::warn!(execution_id = %self.exec.id, "{reason}");
+        self.tell(Topic::Execution, Event { event_type: "reported".into(), reason: Some(reason), ..Event::default() });
+    }
+
+    /// Changes the state, if it is another one.
+    pub(super) fn set_state(&self, state: State, reason: Option<String>) {
+        {
+            let mut status = self.exec.status.lock();
+            if status.state == state {
+                return;
+            }
+            status.state = state;
+            status.reason.clone_from(&reason);
+        }
+        self.tell(Topic::Execution, Event { event_type: "state".into(), state: Some(state), reason, ..Event::default() });
+    }
+
+    /// Publishes an event of this execution.
+    pub(super) fn tell(&self, topic: Topic, event: Event) {
+        self.exec.tell(&self.hub, topic, event);
+    }
+
+    /// Recent stderr, redacted.
+    pub(super) fn stderr_report(&self, max_bytes: usize) -> StderrResult {
+        let text = self.err.tail(max_bytes);
+        StderrResult {
+            execution_id: self.exec.id.to_string(),
+            truncated: self.err.total() > text.len() as u64,
+            text: self.redactor.long_text(&text),
+            total_bytes: self.err.total(),
+            warning: "The agent's own output: redacted by known shapes only, it may still hold secrets.".into(),
+        }
+    }
+}
+
+impl super::Execution {
+    /// Publishes an event of this execution.
+    pub(super) fn tell(&self, hub: &crate::daemon::hub::Hub, topic: Topic, event: Event) {
+        let event = Event {
+            at: Some(timestamp_text(Timestamp::now())),
+            task_id: Some(self.task_id.clone()),
+            session_id: Some(self.key.session_id.clone()),
+            execution_id: Some(self.id.to_string()),
+            ..event
+        };
+        hub.bus.publish(&self.key, &self.task_id, topic, event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stderr_keeps_the_end_and_cuts_between_characters() {
+        let mut err = Stderr::default();
+        err.push(&vec![b'a'; STDERR_RING]);
+        err.push("éb".as_bytes());
+        assert_eq!((err.ring.len(), err.total()), (STDERR_RING, STDERR_RING as u64 + 3));
+        assert_eq!(err.tail(2), "b");
+        assert_eq!(err.tail(3), "éb");
+        err.push(&vec![b'c'; 3 * STDERR_RING]);
+        assert_eq!(err.ring.len(), STDERR_RING);
+    }
+}

@@ -1,0 +1,378 @@
+//! The task that owns an execution: it waits for one thing at a time and does it to the end.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use acp_bridge::frame::{DEFAULT_FRAME_CAP, Line, LineReader};
+use acp_bridge::message;
+use acp_bridge::outbox::Outbox;
+use acp_bridge::presentation::Redactor;
+use acp_bridge::process::{Leader, Mark, Spawned, end_tree};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::asks::Asks;
+use super::prompts::{Claims, Request};
+use super::report::Stderr;
+use super::stop::{Ending, Stop};
+use super::tools::ToolCalls;
+use super::turns::RunningTurn;
+use super::{Command, Execution, Started, Status};
+use crate::daemon::hub::Hub;
+use crate::domain::SessionKey;
+use crate::limits;
+use crate::permission::{Delivery, Table};
+use crate::wire::{AgentDescription, Counters, State};
+
+thread_local! {
+    /// One buffer for all reads: an idle execution has none.
+    static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
+}
+
+/// What is known when an agent's process has been spawned.
+pub struct Launch {
+    /// Its execution's id.
+    pub id: Uuid,
+    /// Its session.
+    pub key: SessionKey,
+    /// Its task.
+    pub task_id: String,
+    /// The how-manieth of its session.
+    pub generation: u64,
+    /// The command line, redacted.
+    pub command: String,
+    /// Its working directory.
+    pub cwd: String,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// The entry of its environment that names it.
+    pub mark: Mark,
+    /// Knows its environment's secrets.
+    pub redactor: Redactor,
+    /// Its process.
+    pub process: Spawned,
+}
+
+/// Starts the task of a spawned agent. `ready` gets the outcome of its `initialize` and `session/new`; when
+/// that is a failure, the agent's tree has ended.
+///
+/// # Errors
+/// Its pipes can't be waited for. The process is still there, unsupervised: the caller kills it.
+pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -> io::Result<Arc<Execution>> {
+    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process } = launch;
+    let (commands, queue) = mpsc::unbounded_channel();
+    let execution = Arc::new(Execution {
+        id,
+        key,
+        task_id,
+        generation,
+        command,
+        cwd,
+        started_at,
+        commands,
+        status: Mutex::new(Status {
+            state: State::Starting,
+            pid: Some(process.pid.as_raw()),
+            agent: AgentDescription::default(),
+            acp_session_id: None,
+            ended_at: None,
+            exit: None,
+            reason: None,
+            pending: 0,
+            counters: Counters::default(),
+            stop: None,
+        }),
+        ended: CancellationToken::new(),
+    });
+    let leader = Leader::new(process.pid, process.start, process.pidfd);
+    let spare = Leader::new(process.pid, process.start, leader.try_clone_pidfd()?);
+    let task = Task {
+        hub: hub.clone(),
+        exec: execution.clone(),
+        commands: queue,
+        stdin: Some(pipe::Sender::from_owned_fd(process.stdin)?),
+        stdout: Some(pipe::Receiver::from_owned_fd(process.stdout)?),
+        stderr: Some(pipe::Receiver::from_owned_fd(process.stderr)?),
+        leader_exit: Some(AsyncFd::with_interest(leader.try_clone_pidfd()?, Interest::READABLE)?),
+        leader,
+        mark: mark.clone(),
+        reader: LineReader::new(DEFAULT_FRAME_CAP),
+        outbox: Outbox::default(),
+        table: Table::new(limits::LIVE_PROMPTS),
+        claims: Claims::default(),
+        asks: Asks::default(),
+        turns: HashMap::new(),
+        tools: ToolCalls::default(),
+        redactor,
+        err: Stderr::default(),
+        ready: Some(ready),
+        stop: Stop::default(),
+    };
+    tokio::spawn(supervise(task, spare, mark));
+    Ok(execution)
+}
+
+/// Runs a task; a panic in it ends this execution with a clear state, and nothing else.
+async fn supervise(task: Task, spare: Leader, mark: Mark) {
+    let (hub, exec) = (task.hub.clone(), task.exec.clone());
+    let ended = tokio::spawn(task.run()).await;
+    if ended.is_err() {
+        tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
+        let tree = end_tree(spare, &mark, false).await;
+        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill");
+    }
+    hub.execution_ended(&exec);
+    exec.ended.cancel();
+}
+
+/// Everything that one execution owns.
+pub(super) struct Task {
+    pub(super) hub: Arc<Hub>,
+    pub(super) exec: Arc<Execution>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) stdin: Option<pipe::Sender>,
+    stdout: Option<pipe::Receiver>,
+    stderr: Option<pipe::Receiver>,
+    leader_exit: Option<AsyncFd<OwnedFd>>,
+    pub(super) leader: Leader,
+    pub(super) mark: Mark,
+    reader: LineReader,
+    pub(super) outbox: Outbox<Delivery>,
+    pub(super) table: Table<Arc<Request>>,
+    pub(super) claims: Claims,
+    pub(super) asks: Asks,
+    pub(super) turns: HashMap<String, RunningTurn>,
+    pub(super) tools: ToolCalls,
+    pub(super) redactor: Redactor,
+    pub(super) err: Stderr,
+    pub(super) ready: Option<oneshot::Sender<Started>>,
+    pub(super) stop: Stop,
+}
+
+enum Wake {
+    Command(Option<Command>),
+    Stdin,
+    Stdout,
+    Stderr,
+    LeaderExit,
+    Timer,
+}
+
+impl Task {
+    async fn run(mut self) {
+        self.initialize();
+        while !self.is_over() {
+            match self.wait().await {
+                Wake::Command(Some(command)) => self.command(command),
+                Wake::Command(None) => self.begin_stop("the daemon let go of it"),
+                Wake::Stdin => self.flush(),
+                Wake::Stdout => self.read_stdout(),
+                Wake::Stderr => self.read_stderr(),
+                Wake::LeaderExit => self.leader_exited(),
+                Wake::Timer => self.timers(),
+            }
+            self.exec.status.lock().pending = self.table.len();
+        }
+        self.finish().await;
+    }
+
+    async fn wait(&mut self) -> Wake {
+        let deadline = self.next_deadline();
+        let writing = !self.outbox.is_empty();
+        let Self { commands, stdin, stdout, stderr, leader_exit, .. } = self;
+        tokio::select! {
+            command = commands.recv() => Wake::Command(command),
+            () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
+            () = readable(stdout.as_ref()) => Wake::Stdout,
+            () = readable(stderr.as_ref()) => Wake::Stderr,
+            () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
+            () = sleep_until(deadline) => Wake::Timer,
+        }
+    }
+
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::List { reply } => {
+                let _ = reply.send(self.list());
+            }
+            Command::Resolve { choice, actor, reply } => self.resolve(choice, actor, reply),
+            Command::CancelRequest { request_id, pending_id, reply } => {
+                let result = self.cancel_request(request_id, &pending_id);
+                let _ = reply.send(result);
+            }
+            Command::ClaimDone { claim_id, result } => self.claim_done(claim_id, result),
+            Command::Prompt { acp_session_id, prompt, reply } => self.prompt(acp_session_id, &prompt, reply),
+            Command::CancelTurn { acp_session_id, reply } => {
+                let result = self.cancel_turn(acp_session_id);
+                let _ = reply.send(result);
+            }
+            Command::Stop { reason, reply } => {
+                self.stop.replies.push(reply);
+                self.begin_stop(reason);
+            }
+            Command::Stderr { max_bytes, reply } => {
+                let _ = reply.send(self.stderr_report(max_bytes));
+            }
+        }
+    }
+
+    /// Writes what waits. Called after every change of the outbox.
+    pub(super) fn flush(&mut self) {
+        let Some(stdin) = &self.stdin else { return self.stdin_gone() };
+        if self.outbox.is_empty() {
+            return self.close_stdin_if_asked();
+        }
+        crate::failpoint::hit("deliver.before");
+        let written = self.outbox.write(|slices| stdin.try_write_vectored(slices));
+        for delivery in written.done {
+            crate::failpoint::hit("deliver.after");
+            self.delivered(&delivery);
+        }
+        match written.stopped {
+            None => self.close_stdin_if_asked(),
+            Some(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Some(_) => {
+                self.stdin = None;
+                self.stdin_gone();
+            }
+        }
+    }
+
+    fn close_stdin_if_asked(&mut self) {
+        if self.stop.is_begun() {
+            self.stdin = None;
+        }
+    }
+
+    fn read_stdout(&mut self) {
+        let mut reader = std::mem::replace(&mut self.reader, LineReader::new(DEFAULT_FRAME_CAP));
+        let eof = SCRATCH.with_borrow_mut(|scratch| {
+            let result = self.stdout.as_ref().map(|pipe| pipe.try_read(scratch));
+            match result {
+                Some(Ok(0)) | None => true,
+                Some(Ok(n)) => {
+                    reader.feed(&scratch[..n], |line| match line {
+                        Line::Whole(line) => self.line(line),
+                        Line::TooLong { bytes } => self.too_long(bytes),
+                    });
+                    false
+                }
+                Some(Err(error)) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+            }
+        });
+        self.stop.stdout_was_active();
+        if eof {
+            if reader.is_within_line() {
+                self.unfinished_line();
+            }
+            self.stdout = None;
+            self.stdout_closed();
+        }
+        self.reader = reader;
+    }
+
+    fn read_stderr(&mut self) {
+        let eof = SCRATCH.with_borrow_mut(|scratch| match self.stderr.as_ref().map(|pipe| pipe.try_read(scratch)) {
+            Some(Ok(0)) | None => true,
+            Some(Ok(n)) => {
+                self.err.push(&scratch[..n]);
+                self.count(|c| c.stderr_bytes += n as u64);
+                false
+            }
+            Some(Err(error)) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        });
+        if eof {
+            self.stderr = None;
+        }
+    }
+
+    /// Takes what stderr still holds, without waiting.
+    pub(super) fn drain_stderr(&mut self) {
+        let before = |task: &Self| task.err.total();
+        while self.stderr.is_some() {
+            let seen = before(self);
+            self.read_stderr();
+            if before(self) == seen {
+                return;
+            }
+        }
+    }
+
+    fn leader_exited(&mut self) {
+        self.leader_exit = None;
+        self.stop.leader_exited();
+        if self.stdout.is_some() && !self.stop.is_begun() {
+            self.drain("the leader exited while its output is still open");
+        }
+    }
+
+    fn stdout_closed(&mut self) {
+        self.expire_requests("stdout_closed");
+        if self.leader_exit.is_some() && !self.stop.is_begun() {
+            self.drain("the agent closed its stdout");
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stdout.is_none() && self.leader_exit.is_none() || self.stop.ending() == Ending::Kill
+    }
+
+    /// Whether the agent's output is still open.
+    pub(super) fn is_open(&self) -> bool {
+        self.stdout.is_some()
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        [self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), self.turns.values().filter_map(|t| t.deadline).min()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn timers(&mut self) {
+        let now = Instant::now();
+        self.delivery_timers(now);
+        self.ask_timers(now);
+        self.turn_timers(now);
+        self.stop_timers(now);
+    }
+}
+
+// Each waits for ever for what is not there, and ends on an error: the next read or write meets it.
+
+async fn writable(pipe: Option<&pipe::Sender>) {
+    match pipe {
+        Some(pipe) => drop(pipe.writable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn readable(pipe: Option<&pipe::Receiver>) {
+    match pipe {
+        Some(pipe) => drop(pipe.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn exited(pidfd: Option<&AsyncFd<OwnedFd>>) {
+    match pidfd {
+        Some(pidfd) => drop(pidfd.readable().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,42 @@
+//! Tool calls that the agent announced, to complete the prompts that name them.
+
+use std::collections::VecDeque;
+
+use acp_bridge::json::Members;
+use acp_bridge::prompt::ToolCall;
+use serde_json::value::RawValue;
+
+use crate::limits::{TOOL_CALL_BYTES, TOOL_CALLS};
+
+/// The latest tool calls of an execution, by acp session and tool call id.
+#[derive(Debug, Default)]
+pub(super) struct ToolCalls(VecDeque<(Option<String>, ToolCall)>);
+
+impl ToolCalls {
+    /// Takes in the params of a `session/update`. What is too large, ambiguous or no tool call is left out.
+    pub(super) fn update(&mut self, params: Option<&RawValue>) {
+        let Some(params) = params.filter(|raw| raw.get().len() <= TOOL_CALL_BYTES).and_then(|raw| Members::read(raw).ok()) else { return };
+        let Some(update) = params.get("update") else { return };
+        let kind = Members::read(update).ok().and_then(|update| update.string("sessionUpdate"));
+        if !matches!(kind.as_deref(), Some("tool_call" | "tool_call_update")) {
+            return;
+        }
+        let session = params.string("sessionId");
+        let Ok(mut call) = ToolCall::read(update) else { return };
+        call.meta = None;
+        match self.0.iter_mut().find(|(s, known)| *s == session && known.id == call.id) {
+            Some((_, known)) => known.merge(call),
+            None => {
+                if self.0.len() == TOOL_CALLS {
+                    self.0.pop_front();
+                }
+                self.0.push_back((session, call));
+            }
+        }
+    }
+
+    /// What was told of a tool call.
+    pub(super) fn get(&self, session: Option<&str>, id: Option<&str>) -> Option<&ToolCall> {
+        self.0.iter().find(|(s, known)| s.as_deref() == session && id.is_some() && known.id.as_deref() == id).map(|(_, call)| call)
+    }
+}

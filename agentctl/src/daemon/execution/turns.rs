@@ -1,0 +1,113 @@
+//! Turns: `session/prompt` and `session/cancel`.
+
+use acp_bridge::message;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::task::Task;
+use crate::code::Code;
+use crate::limits::CANCEL_WAIT;
+use crate::wire::{CancelResult, Event, Failure, State, Topic};
+
+/// A turn that the agent has not ended yet.
+#[derive(Debug)]
+pub(super) struct RunningTurn {
+    reply: oneshot::Sender<Result<String, Failure>>,
+    /// When it should have ended after a cancel.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Task {
+    /// Starts a turn; `reply` is told when it ends.
+    pub(super) fn prompt(&mut self, acp_session_id: Option<String>, prompt: &RawValue, reply: oneshot::Sender<Result<String, Failure>>) {
+        let acp_session_id = match self.acp_session(acp_session_id) {
+            Ok(id) => id,
+            Err(failure) => return drop(reply.send(Err(failure))),
+        };
+        if self.table.start_turn(&acp_session_id).is_none() {
+            return drop(reply.send(Err(Failure::because(Code::SessionBusy, "A turn of this session is running."))));
+        }
+        let id = self.asks.prompt(&acp_session_id);
+        self.outbox.push_bulk(message::session_prompt(&id, &acp_session_id, prompt));
+        self.turns.insert(acp_session_id.clone(), RunningTurn { reply, deadline: None });
+        self.tell(Topic::Session, Event { event_type: "turn_started".into(), acp_session_id: Some(acp_session_id), ..Event::default() });
+        self.flush();
+    }
+
+    /// Cancels a turn: its requests are answered `cancelled`, then the agent hears of it, in one write.
+    pub(super) fn cancel_turn(&mut self, acp_session_id: Option<String>) -> Result<CancelResult, Failure> {
+        let acp_session_id = self.acp_session(acp_session_id)?;
+        let cancelled = self.end_requests("turn_cancelled", |table| table.cancel_session(&acp_session_id));
+        let cancel = message::session_cancel(&acp_session_id);
+        // A cancel must not overtake the prompt that it cancels.
+        if self.outbox.has_unsent_bulk() {
+            self.outbox.push_bulk(cancel);
+        } else {
+            self.outbox.push_urgent(cancel, None);
+        }
+        let turn = self.turns.get_mut(&acp_session_id);
+        let turn_running = turn.is_some();
+        if let Some(turn) = turn {
+            turn.deadline.get_or_insert(Instant::now() + CANCEL_WAIT);
+        }
+        self.flush();
+        Ok(CancelResult { turn_running, cancelled })
+    }
+
+    /// The agent answered `session/prompt`.
+    pub(super) fn turn_answered(&mut self, acp_session_id: &str, outcome: Result<&RawValue, &RawValue>) {
+        self.end_requests("turn_ended", |table| table.end_turn(acp_session_id));
+        self.flush();
+        let result = match outcome.map(|result| message::member(result, "stopReason")) {
+            Ok(Some(reason)) => Ok(self.redactor.text(&reason).text),
+            Ok(None) => Err(Failure::because(Code::PromptFailed, "The agent's answer to `session/prompt` names no stop reason.")),
+            Err(error) => Err(self.agent_error(Code::PromptFailed, "session/prompt", error)),
+        };
+        self.tell(
+            Topic::Session,
+            Event {
+                event_type: "turn_ended".into(),
+                acp_session_id: Some(acp_session_id.to_owned()),
+                stop_reason: result.as_ref().ok().cloned(),
+                reason: result.as_ref().err().map(|failure| failure.message.clone()),
+                ..Event::default()
+            },
+        );
+        if let Some(turn) = self.turns.remove(acp_session_id) {
+            let _ = turn.reply.send(result);
+        }
+        let wedged = self.exec.info().state == State::Wedged;
+        if wedged && self.stdin.is_some() && self.turns.values().all(|turn| turn.deadline.is_none_or(|d| d > Instant::now())) {
+            self.set_state(State::Running, None);
+        }
+    }
+
+    pub(super) fn turn_timers(&mut self, now: Instant) {
+        let mut overdue = false;
+        for turn in self.turns.values_mut() {
+            overdue |= turn.deadline.take_if(|deadline| *deadline <= now).is_some();
+        }
+        if overdue && !self.stop.is_begun() {
+            let reason = format!("a cancelled turn did not end within {} s", CANCEL_WAIT.as_secs());
+            self.set_state(State::Wedged, Some(reason));
+        }
+    }
+
+    /// Tells the callers of all running turns that no answer will come.
+    pub(super) fn fail_turns(&mut self, failure: &Failure) {
+        for (_, turn) in self.turns.drain() {
+            let _ = turn.reply.send(Err(failure.clone()));
+        }
+    }
+
+    /// The acp session that a caller means.
+    fn acp_session(&self, given: Option<String>) -> Result<String, Failure> {
+        if self.stop.is_begun() || self.stdin.is_none() || !self.is_open() {
+            return Err(Failure::because(Code::NoLiveExecution, "The execution is ending."));
+        }
+        let opened = self.exec.status.lock().acp_session_id.clone();
+        let opened = opened.ok_or_else(|| Failure::because(Code::SessionBusy, "The agent is still starting."))?;
+        Ok(given.unwrap_or(opened))
+    }
+}

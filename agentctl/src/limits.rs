@@ -1,0 +1,51 @@
+//! Every limit of the daemon in one place, with what happens when it is reached.
+
+use std::time::Duration;
+
+/// Live executions: a further start fails with `limit_reached`. Set by `--max-executions`.
+pub const MAX_EXECUTIONS: usize = 1024;
+/// Ended executions that `ps` still knows: the oldest is forgotten.
+pub const KEPT_EXECUTIONS: usize = 1024;
+/// Live prompts of one execution: a further one is answered `cancelled` and counted.
+pub const LIVE_PROMPTS: usize = 1024;
+/// Answers to requests that we don't serve, waiting for an agent that doesn't read: further ones are dropped and counted.
+pub const REFUSAL_BYTES: usize = 1024 * 1024;
+/// Bytes of recent stderr of one execution: the oldest are dropped.
+pub const STDERR_RING: usize = 64 * 1024;
+/// Lines of noise on stdout kept as samples, and bytes of each: later ones are only counted.
+pub const NOISE_SAMPLES: usize = 8;
+/// See [`NOISE_SAMPLES`].
+pub const NOISE_SAMPLE_BYTES: usize = 256;
+/// Tool calls of one execution that are remembered to complete thin prompts: the oldest is forgotten.
+pub const TOOL_CALLS: usize = 64;
+/// Bytes of one remembered tool call: a larger one is not remembered.
+pub const TOOL_CALL_BYTES: usize = 256 * 1024;
+
+/// One line on the control socket, without its newline: a longer one is answered -32700.
+pub const CONTROL_LINE: usize = 16 * 1024 * 1024;
+/// Connections at once: a further one is told `limit_reached` and closed.
+pub const CONNECTIONS: usize = 1024;
+/// Requests of one connection at once: the connection is not read until one is answered.
+pub const CONNECTION_REQUESTS: usize = 1024;
+/// Bytes of answers waiting for a client: the connection is not read until it reads.
+pub const ANSWER_BACKLOG: usize = 16 * 1024 * 1024;
+/// Bytes of events waiting for a client: further ones are dropped and counted, `event_gap` tells.
+pub const EVENT_BACKLOG: usize = 8 * 1024 * 1024;
+
+/// Bytes of an owner, task or session id: a longer one is refused (-32602).
+pub const ID_BYTES: usize = 256;
+
+/// Answer to `initialize`: then `initialize_timeout`.
+pub const INITIALIZE_WAIT: Duration = Duration::from_secs(60);
+/// Answer to `session/new`: then `session_new_failed`.
+pub const SESSION_NEW_WAIT: Duration = Duration::from_secs(60);
+/// Nothing of an answer written: it is taken back, `permission_delivery_failed`.
+pub const DELIVERY_WAIT: Duration = Duration::from_secs(10);
+/// End of a turn after its cancel: then the execution is `wedged`.
+pub const CANCEL_WAIT: Duration = Duration::from_secs(30);
+/// After closing stdin of an agent that is stopped: then SIGTERM to its group.
+pub const STOP_EOF_WAIT: Duration = Duration::from_millis(1000);
+/// After that SIGTERM: then SIGKILL to its whole tree.
+pub const STOP_TERM_WAIT: Duration = Duration::from_millis(1500);
+/// Leader gone and stdout silent, or stdout closed and the leader there: then the rest is stopped.
+pub const DRAIN_WAIT: Duration = Duration::from_secs(10);

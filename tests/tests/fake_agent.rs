@@ -235,6 +235,16 @@ fn a_child_that_left_everything_is_reported_with_its_pid() {
 }
 
 #[test]
+fn it_ends_by_any_signal() {
+    use std::os::unix::process::ExitStatusExt;
+    for signal in [9, 11, 15] {
+        let mut agent = Agent::ready(&[]);
+        agent.prompt(2, json!([{"signal": signal}]));
+        assert_eq!(agent.child.wait().unwrap().signal(), Some(signal));
+    }
+}
+
+#[test]
 fn a_broken_script_is_an_error_of_the_turn() {
     let mut agent = Agent::ready(&[]);
     agent.prompt(2, json!([{"await": 77}]));

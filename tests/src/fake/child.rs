@@ -12,7 +12,8 @@ use super::script::Spawn;
 
 /// Sends a signal to this process.
 pub(super) fn signal_self(number: i32) -> Result<(), String> {
-    Signal::try_from(number).and_then(raise).map_err(|err| format!("signal {number}: {err}"))
+    // Twice: Rust's own handler of SIGSEGV and SIGBUS takes the first one and restores the default.
+    Signal::try_from(number).and_then(|signal| raise(signal).and_then(|()| raise(signal))).map_err(|err| format!("signal {number}: {err}"))
 }
 
 /// Blocks SIGTERM in this thread and all that it starts; children get their own empty mask.

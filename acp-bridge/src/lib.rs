@@ -1,6 +1,7 @@
 //! Frames, envelopes, agent processes and permission prompts of the Agent Client Protocol, for supervisors.
 
 pub mod envelope;
+pub mod fixture;
 pub mod frame;
 pub mod id;
 pub mod json;

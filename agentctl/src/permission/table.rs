@@ -53,8 +53,8 @@ enum State {
 /// A request that is now live.
 #[derive(Debug)]
 pub struct Raised<P> {
-    /// The text that names it to callers.
-    pub pending_id: String,
+    /// What its owner keeps of it.
+    pub shown: P,
     /// The live request whose id it took over.
     pub replaced: Option<Ended<P>>,
 }
@@ -66,8 +66,6 @@ pub struct Refused<P> {
     pub right: Right,
     /// Why.
     pub why: Refusal,
-    /// The text that would have named it.
-    pub pending_id: String,
     /// What its owner would have kept.
     pub shown: P,
     /// The live request whose id it took over.
@@ -116,7 +114,7 @@ pub enum Unanswered {
     OptionNotOffered,
 }
 
-impl<P> Table<P> {
+impl<P: Clone> Table<P> {
     /// An empty table for at most `cap` live requests.
     pub fn new(cap: usize) -> Self {
         Self {
@@ -129,7 +127,8 @@ impl<P> Table<P> {
         }
     }
 
-    /// Takes a request in. `request_id` is new; `made_up` names it where the agent's id can't.
+    /// Takes a request in. `request_id` is new; `made_up` names it where the agent's id can't; `show` makes what is
+    /// kept of it, given the `pending_id` that names it to callers.
     ///
     /// Ends that beat an undelivered claim (this, [`withdraw`](Self::withdraw), [`cancel_session`](Self::cancel_session),
     /// [`end_turn`](Self::end_turn), [`cancel_all`](Self::cancel_all)) presume that their caller has
@@ -144,13 +143,14 @@ impl<P> Table<P> {
         acp_session: Option<String>,
         offers: Vec<Offer>,
         made_up: &str,
-        shown: P,
+        show: impl FnOnce(&str) -> P,
     ) -> Result<Raised<P>, Box<Refused<P>>> {
         let replaced = self.by_agent_id.get(&agent_id).copied().and_then(|older| self.end_unless_delivering(older, End::Replaced));
         let pending_id = match agent_id.pending_text() {
             Some(text) if !self.by_pending_id.contains_key(text) => text.to_owned(),
             _ => made_up.to_owned(),
         };
+        let shown = show(&pending_id);
         let right = Right::new(request_id, agent_id.clone());
         let turn = self.turns.of_request(acp_session.as_deref());
         let why = match turn {
@@ -159,21 +159,21 @@ impl<P> Table<P> {
             _ => None,
         };
         if let Some(why) = why {
-            return Err(Box::new(Refused { right, why, pending_id, shown, replaced }));
+            return Err(Box::new(Refused { right, why, shown, replaced }));
         }
         self.by_agent_id.insert(agent_id.clone(), request_id);
         self.by_pending_id.insert(pending_id.clone(), request_id);
         let entry = Entry {
             agent_id,
-            pending_id: pending_id.clone(),
+            pending_id,
             acp_session,
             turn: turn.map(|turn| turn.id),
             offers,
             state: State::Pending(right),
-            shown,
+            shown: shown.clone(),
         };
         self.live.insert(request_id, entry);
-        Ok(Raised { pending_id, replaced })
+        Ok(Raised { shown, replaced })
     }
 
     /// `pending` -> `resolving`: the race between callers, won once.
@@ -300,9 +300,9 @@ impl<P> Table<P> {
         ids.into_iter().filter_map(|id| self.end(id, End::Expired)).collect()
     }
 
-    /// The live requests: id, `pending_id`, whether one is `resolving`, and what its owner kept.
-    pub fn iter(&self) -> impl Iterator<Item = (Uuid, &str, bool, &P)> {
-        self.live.iter().map(|(id, entry)| (*id, entry.pending_id.as_str(), !matches!(entry.state, State::Pending(_)), &entry.shown))
+    /// The live requests: id, whether one is `resolving`, and what its owner kept.
+    pub fn iter(&self) -> impl Iterator<Item = (Uuid, bool, &P)> {
+        self.live.iter().map(|(id, entry)| (*id, !matches!(entry.state, State::Pending(_)), &entry.shown))
     }
 
     /// What the owner kept of a live request.

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use super::asks::Asks;
 use super::prompts::{Claims, Request};
 use super::report::Stderr;
-use super::stop::{Ending, Stop};
+use super::stop::Stop;
 use super::tools::ToolCalls;
 use super::turns::RunningTurn;
 use super::{Command, Execution, Started, Status};
@@ -185,6 +185,16 @@ impl Task {
         self.finish().await;
     }
 
+    /// Waits for what the audit still owes, so that no claim is left open. Its thread answers every claim.
+    pub(super) async fn settle_claims(&mut self) {
+        while !self.claims.is_empty() {
+            match self.commands.recv().await {
+                Some(command) => self.command(command),
+                None => return,
+            }
+        }
+    }
+
     async fn wait(&mut self) -> Wake {
         let deadline = self.next_deadline();
         let writing = !self.outbox.is_empty();
@@ -309,7 +319,6 @@ impl Task {
 
     fn leader_exited(&mut self) {
         self.leader_exit = None;
-        self.stop.leader_exited();
         if self.stdout.is_some() && !self.stop.is_begun() {
             self.drain("the leader exited while its output is still open");
         }
@@ -323,7 +332,7 @@ impl Task {
     }
 
     fn is_over(&self) -> bool {
-        self.stdout.is_none() && self.leader_exit.is_none() || self.stop.ending() == Ending::Kill
+        self.stdout.is_none() && self.leader_exit.is_none() || self.stop.is_out_of_patience()
     }
 
     /// Whether the agent's output is still open.

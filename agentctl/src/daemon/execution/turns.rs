@@ -18,6 +18,13 @@ pub(super) struct RunningTurn {
     pub(super) deadline: Option<Instant>,
 }
 
+impl RunningTurn {
+    /// Tells its caller that no answer will come.
+    pub(super) fn fail(self, failure: Failure) {
+        let _ = self.reply.send(Err(failure));
+    }
+}
+
 impl Task {
     /// Starts a turn; `reply` is told when it ends.
     pub(super) fn prompt(&mut self, acp_session_id: Option<String>, prompt: &RawValue, reply: oneshot::Sender<Result<String, Failure>>) {
@@ -91,13 +98,6 @@ impl Task {
         if overdue && !self.stop.is_begun() {
             let reason = format!("a cancelled turn did not end within {} s", CANCEL_WAIT.as_secs());
             self.set_state(State::Wedged, Some(reason));
-        }
-    }
-
-    /// Tells the callers of all running turns that no answer will come.
-    pub(super) fn fail_turns(&mut self, failure: &Failure) {
-        for (_, turn) in self.turns.drain() {
-            let _ = turn.reply.send(Err(failure.clone()));
         }
     }
 

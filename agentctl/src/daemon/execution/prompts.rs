@@ -1,0 +1,410 @@
+//! Permission requests: raised, listed, claimed, delivered, ended.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use acp_bridge::id::RpcId;
+use acp_bridge::json;
+use acp_bridge::message::code;
+use acp_bridge::outbox::TakeBack;
+use acp_bridge::presentation::{Redactor, present};
+use acp_bridge::prompt::{Prompt, ToolCall};
+use jiff::Timestamp;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::task::Task;
+use super::{Choice, Command, Execution, ResolveError};
+use crate::audit::{self, ClaimError, Ending, RequestRow};
+use crate::code::Code;
+use crate::domain::{Actor, Claim, ClaimResult, End, timestamp_text};
+use crate::limits::DELIVERY_WAIT;
+use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
+use crate::wire::{
+    Action, Event, EventResolution, Failure, Permission, PermissionOption, PermissionStatus, Raw, ResolveResult, State, Topic,
+};
+
+/// What is kept of a live request: a snapshot of the moment it was read.
+#[derive(Debug)]
+pub(super) struct Request {
+    shown: Permission,
+    row: Arc<RequestRow>,
+}
+
+/// The claims of this execution whose outcome is not known yet.
+#[derive(Debug, Default)]
+pub(super) struct Claims(HashMap<Uuid, InFlight>);
+
+#[derive(Debug)]
+struct InFlight {
+    choice: Choice,
+    actor: Actor,
+    option_kind: Box<RawValue>,
+    reply: oneshot::Sender<Result<ResolveResult, ResolveError>>,
+    /// When its frame is taken back if nothing of it was written.
+    deadline: Option<Instant>,
+}
+
+impl Claims {
+    /// Whether the audit still owes an answer, or the writer a delivery.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.values().filter_map(|claim| claim.deadline).min()
+    }
+}
+
+impl Task {
+    /// The agent asks. The request is registered before anything else is done.
+    pub(super) fn permission_requested(&mut self, id: RpcId, params: Option<&RawValue>) {
+        let prompt = match Prompt::read(params) {
+            Ok(prompt) => prompt,
+            Err(error) => {
+                self.count(|c| c.prompts_invalid += 1);
+                self.report(format!("a permission prompt was refused: {error}"));
+                return self.refuse(&id, code::INVALID_PARAMS, &error.to_string());
+            }
+        };
+        let request_id = Uuid::new_v4();
+        let made_up = format!("agentctl-{}", Uuid::new_v4());
+        let offers = prompt.options.iter().map(|o| Offer { option_id: o.id.clone(), selectable: o.selectable }).collect();
+        let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
+        let (exec, redactor) = (&self.exec, &self.redactor);
+        let keep = |pending_id: &str| Arc::new(snapshot(exec, redactor, request_id, pending_id, &prompt, earlier));
+        let back = take_back(&mut self.outbox, &mut self.table);
+        let raised = self.table.raise(request_id, id, prompt.acp_session_id.clone(), offers, &made_up, keep);
+        match raised {
+            Ok(Raised { shown, replaced }) => {
+                self.count(|c| c.prompts += 1);
+                self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
+                let event = self.event("requested", &shown);
+                self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
+                self.hub.audit.request_seen(shown.row.clone());
+            }
+            Err(refused) => {
+                self.count(|c| c.prompts_refused += 1);
+                self.settle(back, refused.replaced.into_iter().collect(), "replaced_by_agent");
+                if refused.why == Refusal::TurnCancelled {
+                    self.hub.audit.request_seen(refused.shown.row.clone());
+                    let ending = Ending { end: End::Cancelled, reason: "turn_cancelled".into() };
+                    self.hub.audit.request_ended(request_id, ending, Timestamp::now());
+                }
+                if self.outbox.len_bytes() > crate::limits::REFUSAL_BYTES {
+                    self.count(|c| c.answers_dropped += 1);
+                } else {
+                    self.outbox.push_urgent(refused.right.cancelled(), None);
+                }
+            }
+        }
+        self.flush();
+    }
+
+    /// Every live request.
+    pub(super) fn list(&self) -> Vec<Permission> {
+        let status = |resolving| if resolving { PermissionStatus::Resolving } else { PermissionStatus::Pending };
+        self.table.iter().map(|(_, resolving, request)| Permission { status: status(resolving), ..request.shown.clone() }).collect()
+    }
+
+    /// A caller chose an option: steps 2 to 6 of resolving.
+    pub(super) fn resolve(&mut self, choice: Choice, actor: Actor, reply: oneshot::Sender<Result<ResolveResult, ResolveError>>) {
+        let claim_id = Uuid::new_v4();
+        let begun = match self.table.begin(choice.request_id, &choice.pending_id, &choice.option_id, claim_id) {
+            Ok(begun) => begun,
+            Err(unanswered) => return drop(reply.send(Err(ResolveError::Unanswered(unanswered)))),
+        };
+        let Some(request) = self.table.get(choice.request_id).cloned() else { return };
+        let option_kind = request.shown.options.get(begun.option).map_or_else(|| RawValue::NULL.to_owned(), |o| o.kind.0.clone());
+        let claim = Claim {
+            claim_id,
+            request_id: choice.request_id,
+            pending_id: choice.pending_id.clone(),
+            actor: actor.clone(),
+            option_id: choice.option_id.clone(),
+            option_kind: option_kind.get().to_owned(),
+            selected_at: Timestamp::now(),
+        };
+        let exec = self.exec.clone();
+        self.hub.audit.claim(claim, request.row.clone(), move |result| {
+            exec.send(Command::ClaimDone { claim_id, result });
+        });
+        let resolution = event_resolution(&actor, &choice.option_id, &option_kind);
+        let event = self.event("resolving", &request);
+        self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
+        self.claims.0.insert(claim_id, InFlight { choice, actor, option_kind, reply, deadline: None });
+    }
+
+    /// The claim is on disk, or is not: step 7.
+    pub(super) fn claim_done(&mut self, claim_id: Uuid, result: Result<(), ClaimError>) {
+        let Some(request_id) = self.claims.0.get(&claim_id).map(|claim| claim.choice.request_id) else { return };
+        match result {
+            Ok(()) => {
+                self.deliver(request_id, claim_id);
+                self.flush();
+            }
+            Err(error) => {
+                tracing::warn!(%request_id, "a claim could not be recorded: {error}");
+                let failure = Failure::because(Code::PermissionAuditFailed, format!("The answer could not be recorded: {error}"));
+                self.release(claim_id, failure);
+            }
+        }
+    }
+
+    /// Gives the answer of a recorded claim to the writer, or finds that its request has ended.
+    fn deliver(&mut self, request_id: Uuid, claim_id: Uuid) {
+        match self.table.take(request_id, claim_id) {
+            Ok(right) => {
+                let Some(claim) = self.claims.0.get_mut(&claim_id) else { return };
+                claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
+                let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
+                self.outbox.push_urgent(frame, Some(delivery));
+            }
+            Err(end) => {
+                let result = if end == End::Expired { ClaimResult::Expired } else { ClaimResult::Stale };
+                self.claim_failed(claim_id, result, Some(end), None);
+            }
+        }
+    }
+
+    /// The answer was handed to the kernel in full.
+    pub(super) fn delivered(&mut self, delivery: &Delivery) {
+        let ended = self.table.delivered(delivery);
+        let Some(claim) = self.claims.0.remove(&delivery.claim_id()) else { return };
+        let InFlight { choice, actor, option_kind, reply, .. } = claim;
+        let resolution = event_resolution(&actor, &choice.option_id, &option_kind);
+        let success = ResolveResult {
+            task_id: self.exec.task_id.clone(),
+            session_id: self.exec.key.session_id.clone(),
+            request_id: choice.request_id.to_string(),
+            pending_id: choice.pending_id,
+            option_id: choice.option_id,
+            option_kind: Raw(option_kind),
+            source: actor.source,
+            status: End::Resolved,
+        };
+        let finish = audit::Finish {
+            claim_id: delivery.claim_id(),
+            request_id: delivery.request_id(),
+            result: ClaimResult::Accepted,
+            ending: Some(Ending { end: End::Resolved, reason: "answered".into() }),
+            at: Timestamp::now(),
+        };
+        self.hub.audit.finish(finish, move |result| {
+            let _ = reply.send(result.map(|()| success).map_err(|error| {
+                let text = format!("The answer was handed to the agent, but that could not be recorded: {error}");
+                ResolveError::Failed(Failure::because(Code::PermissionAuditFailed, text))
+            }));
+        });
+        if let Some(ended) = ended {
+            let event = self.event("resolved", &ended.shown);
+            self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
+        }
+    }
+
+    /// A caller cancels one pending request.
+    pub(super) fn cancel_request(&mut self, request_id: Uuid, pending_id: &str) -> Result<(), Unanswered> {
+        let ended = self.table.cancel_request(request_id, pending_id)?;
+        self.settle(Vec::new(), vec![ended], "cancelled_by_caller");
+        self.flush();
+        Ok(())
+    }
+
+    /// Ends requests by something that beats an undelivered claim. Answers that are not yet with the kernel are
+    /// taken back for it; those whose request stays are queued again. Returns how many ended.
+    pub(super) fn end_requests(&mut self, reason: &'static str, end: impl FnOnce(&mut Table<Arc<Request>>) -> Vec<Ended<Arc<Request>>>) -> usize {
+        let back = take_back(&mut self.outbox, &mut self.table);
+        let ended = end(&mut self.table);
+        let count = ended.len();
+        self.settle(back, ended, reason);
+        count
+    }
+
+    /// The execution's output has ended: nothing can be answered any more.
+    pub(super) fn expire_requests(&mut self, reason: &'static str) {
+        self.give_up_writing(ClaimResult::Expired, reason);
+    }
+
+    /// The agent's stdin is gone: nothing can be answered any more.
+    pub(super) fn stdin_gone(&mut self) {
+        if !self.outbox.is_empty() || !self.table.is_empty() {
+            self.give_up_writing(ClaimResult::Failed, "stdin_gone");
+        }
+    }
+
+    /// Nothing of an answer was written for too long: it is taken back. A part of it: nobody can know.
+    pub(super) fn delivery_timers(&mut self, now: Instant) {
+        let overdue: Vec<Uuid> = self.claims.0.iter().filter(|(_, c)| c.deadline.is_some_and(|d| d <= now)).map(|(id, _)| *id).collect();
+        for claim_id in overdue {
+            match self.outbox.take_back(|delivery: &Delivery| delivery.claim_id() == claim_id) {
+                TakeBack::Taken(delivery) => {
+                    self.table.put_back(delivery);
+                    let failure = Failure::because(Code::PermissionDeliveryFailed, "The agent does not read its stdin; nothing was sent.");
+                    self.finish_claim(claim_id, ClaimResult::Failed, None);
+                    self.release(claim_id, failure);
+                }
+                TakeBack::Partial => {
+                    self.set_state(State::Wedged, Some("the agent stopped reading within an answer".into()));
+                    self.stdin = None;
+                    self.give_up_writing(ClaimResult::Failed, "stdin_stuck");
+                }
+                TakeBack::Absent => drop(self.claims.0.get_mut(&claim_id).and_then(|claim| claim.deadline.take())),
+            }
+        }
+    }
+
+    /// Abandons the outbox: answers of which nothing was written end with `unwritten`, one of which a part was is
+    /// `indeterminate`, and every live request expires.
+    fn give_up_writing(&mut self, unwritten: ClaimResult, reason: &'static str) {
+        let (partial, rest) = self.outbox.abandon();
+        if let Some(delivery) = partial {
+            self.stdin = None;
+            self.undeliverable(&delivery, ClaimResult::Indeterminate, reason);
+        }
+        for delivery in rest {
+            self.undeliverable(&delivery, unwritten, reason);
+        }
+        let ended = self.table.expire_all();
+        self.settle(Vec::new(), ended, reason);
+    }
+
+    fn undeliverable(&mut self, delivery: &Delivery, result: ClaimResult, reason: &'static str) {
+        let ended = self.table.undeliverable(delivery);
+        self.claim_failed(delivery.claim_id(), result, Some(End::Expired), Some(reason));
+        if let Some(ended) = ended {
+            let event = self.event("expired", &ended.shown);
+            self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
+        }
+    }
+
+    /// A claim that delivers nothing (any more): its caller is told.
+    fn claim_failed(&mut self, claim_id: Uuid, result: ClaimResult, end: Option<End>, ending: Option<&'static str>) {
+        self.finish_claim(claim_id, result, end.and_then(|end| Some(Ending { end, reason: ending?.into() })));
+        if let Some(claim) = self.claims.0.remove(&claim_id) {
+            let failure = Failure::of(Code::PermissionDeliveryFailed).with(|data| data.end = end);
+            let _ = claim.reply.send(Err(ResolveError::Failed(failure)));
+        }
+    }
+
+    fn finish_claim(&self, claim_id: Uuid, result: ClaimResult, ending: Option<Ending>) {
+        let Some(claim) = self.claims.0.get(&claim_id) else { return };
+        let request_id = claim.choice.request_id;
+        self.hub.audit.finish(audit::Finish { claim_id, request_id, result, ending, at: Timestamp::now() }, move |outcome| {
+            if let Err(error) = outcome {
+                tracing::warn!(%request_id, "the end of a claim could not be recorded: {error}");
+            }
+        });
+    }
+
+    /// `resolving` -> `pending`: nothing was sent; the caller is told why.
+    fn release(&mut self, claim_id: Uuid, failure: Failure) {
+        let Some(claim) = self.claims.0.remove(&claim_id) else { return };
+        if self.table.release(claim.choice.request_id, claim_id)
+            && let Some(request) = self.table.get(claim.choice.request_id)
+        {
+            self.tell(Topic::Permission, self.event("pending", request));
+        }
+        let _ = claim.reply.send(Err(ResolveError::Failed(failure)));
+    }
+
+    /// After a change of the table: answers what is to be answered, records and tells every end, and queues the
+    /// answers again whose request is still there.
+    fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
+        for Ended { request_id, end, right, shown } in ended {
+            match (right, end) {
+                (Some(right), End::Withdrawn) => self.outbox.push_urgent(right.withdrawn(), None),
+                (Some(right), _) => self.outbox.push_urgent(right.cancelled(), None),
+                (None, _) => {}
+            }
+            let event = self.event(end.as_str(), &shown);
+            self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
+            self.hub.audit.request_ended(request_id, Ending { end, reason: reason.into() }, Timestamp::now());
+        }
+        for (request_id, claim_id) in back {
+            self.deliver(request_id, claim_id);
+        }
+    }
+
+    fn event(&self, event_type: &str, request: &Request) -> Event {
+        Event {
+            event_type: event_type.into(),
+            acp_session_id: request.shown.acp_session_id.clone(),
+            request_id: Some(request.shown.request_id.clone()),
+            pending_id: Some(request.shown.pending_id.clone()),
+            ..Event::default()
+        }
+    }
+}
+
+/// Takes every answer back that is not yet with the kernel; returns request and claim of each.
+fn take_back(outbox: &mut acp_bridge::outbox::Outbox<Delivery>, table: &mut Table<Arc<Request>>) -> Vec<(Uuid, Uuid)> {
+    let mut back = Vec::new();
+    for delivery in outbox.take_back_all() {
+        back.push((delivery.request_id(), delivery.claim_id()));
+        table.put_back(delivery);
+    }
+    back
+}
+
+fn event_resolution(actor: &Actor, option_id: &str, option_kind: &RawValue) -> EventResolution {
+    EventResolution {
+        actor_user_id: actor.user_id.clone(),
+        actor_kind: actor.kind,
+        source: actor.source,
+        option_id: option_id.to_owned(),
+        option_kind: Raw(option_kind.to_owned()),
+    }
+}
+
+/// What is shown and recorded of a request.
+fn snapshot(
+    exec: &Execution,
+    redactor: &Redactor,
+    request_id: Uuid,
+    pending_id: &str,
+    prompt: &Prompt,
+    earlier: Option<&ToolCall>,
+) -> Request {
+    let view = present(prompt, earlier, redactor);
+    let created_at = Timestamp::now();
+    let options: Vec<PermissionOption> = view
+        .options
+        .into_iter()
+        .map(|o| PermissionOption {
+            option_id: o.option_id,
+            name: o.name,
+            kind: Raw(o.kind.unwrap_or_else(|| RawValue::NULL.to_owned())),
+            selectable: o.selectable,
+        })
+        .collect();
+    let row = RequestRow {
+        request_id,
+        execution_id: exec.id,
+        session: exec.key.clone(),
+        task_id: exec.task_id.clone(),
+        acp_session_id: prompt.acp_session_id.clone(),
+        pending_id: pending_id.to_owned(),
+        tool_call_id: prompt.tool_call.id.clone(),
+        created_at,
+        title: view.title.clone(),
+        action: json::to_text(&view.action),
+        options: json::to_text(&options),
+    };
+    let shown = Permission {
+        task_id: exec.task_id.clone(),
+        session_id: exec.key.session_id.clone(),
+        execution_id: exec.id.to_string(),
+        acp_session_id: prompt.acp_session_id.clone(),
+        request_id: request_id.to_string(),
+        pending_id: pending_id.to_owned(),
+        tool_call_id: prompt.tool_call.id.clone(),
+        title: view.title,
+        action: Action(view.action),
+        options,
+        created_at: timestamp_text(created_at),
+        status: PermissionStatus::Pending,
+    };
+    Request { shown, row: Arc::new(row) }
+}

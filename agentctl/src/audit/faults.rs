@@ -9,8 +9,7 @@ pub(super) struct Points {
     pub(super) after_commit: &'static str,
 }
 
-pub(super) const ROWS: Points =
-    Points { before: "rows.before", before_commit: "rows.before_commit", after_commit: "rows.after_commit" };
+pub(super) const ROWS: Points = Points { before: "rows.before", before_commit: "rows.before_commit", after_commit: "rows.after_commit" };
 pub(super) const CLAIM: Points =
     Points { before: "claim.before", before_commit: "claim.before_commit", after_commit: "claim.after_commit" };
 pub(super) const FINISH: Points =

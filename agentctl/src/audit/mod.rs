@@ -91,8 +91,8 @@ impl Audit {
         let shared = Arc::new(Shared::default());
         let files = Arc::new(Mutex::new(()));
         let queued_rows = limits.queued_rows;
-        let store = store::Store::new(path.clone(), conn, limits, Arc::clone(&shared), Arc::clone(&files))
-            .map_err(|e| file::explain(&path, e))?;
+        let store =
+            store::Store::new(path.clone(), conn, limits, Arc::clone(&shared), Arc::clone(&files)).map_err(|e| file::explain(&path, e))?;
         let (queue, receiver) = channel();
         writer::start(store, receiver, Arc::clone(&shared), path.clone(), files).map_err(|source| OpenError::Io { path, source })?;
         Ok((Self { queue, shared, queued_rows }, recovered))

@@ -124,7 +124,12 @@ impl Change {
 
 /// Something that sees all that was submitted before it.
 pub(super) enum Read {
-    Lookup { session: SessionKey, task_id: String, request_id: Uuid, done: Reply<Result<Option<PastRequest>, AuditError>> },
+    Lookup {
+        session: SessionKey,
+        task_id: String,
+        request_id: Uuid,
+        done: Reply<Result<Option<PastRequest>, AuditError>>,
+    },
     List(Query, Reply<Result<Page, AuditError>>),
     Close(Reply<()>),
     #[cfg(test)]

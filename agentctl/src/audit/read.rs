@@ -25,9 +25,7 @@ pub(super) fn lookup(conn: &Connection, session: &SessionKey, task_id: &str, req
         .optional()?;
     let Some(mut past) = found else { return Ok(None) };
     past.resolution = conn
-        .prepare_cached(&format!(
-            "SELECT {RESOLUTION} WHERE request_id = ?1 AND result IN ('dispatching', 'accepted', 'indeterminate')"
-        ))?
+        .prepare_cached(&format!("SELECT {RESOLUTION} WHERE request_id = ?1 AND result IN ('dispatching', 'accepted', 'indeterminate')"))?
         .query_row([&request_id], resolution)
         .optional()?;
     Ok(Some(past))
@@ -55,8 +53,7 @@ pub(super) fn list(conn: &Connection, query: &Query) -> Result<Page> {
             values.push(value);
         }
     }
-    let mut rows =
-        snapshot.prepare_cached(&sql)?.query_map(params_from_iter(values), record)?.collect::<Result<Vec<(i64, Record)>>>()?;
+    let mut rows = snapshot.prepare_cached(&sql)?.query_map(params_from_iter(values), record)?.collect::<Result<Vec<(i64, Record)>>>()?;
     let next = if rows.len() as i64 > limit {
         rows.pop();
         rows.last().map(|(id, _)| Cursor(*id))

@@ -33,8 +33,7 @@ fn update(conn: &Connection, now: &str) -> Result<Recovered, rusqlite::Error> {
             "UPDATE requests SET \"end\" = 'expired', end_reason = ?1, ended_at = ?2 WHERE \"end\" IS NULL",
             [DAEMON_RESTARTED, now],
         )? as u64,
-        ended_executions: conn
-            .execute("UPDATE executions SET exit = ?1, ended_at = ?2 WHERE ended_at IS NULL", [DAEMON_RESTARTED, now])?
+        ended_executions: conn.execute("UPDATE executions SET exit = ?1, ended_at = ?2 WHERE ended_at IS NULL", [DAEMON_RESTARTED, now])?
             as u64,
         sessions: read::sessions(conn)?,
     })

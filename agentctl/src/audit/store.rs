@@ -4,7 +4,7 @@ use super::backlog::Backlog;
 use super::counters::{Shared, add};
 use super::error::{AuditError, ClaimError, Severity, severity};
 use super::faults::{self, Points};
-use super::limits::Limits;
+use super::limits::{Limits, RETRY};
 use super::op::{Change, ClaimOp};
 use super::schedule::Schedule;
 use super::txn::{self, Failure};
@@ -14,7 +14,7 @@ use crate::domain::{ClaimResult, timestamp_text};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -28,6 +28,22 @@ enum Sync {
     Full,
     /// Nothing but the header of a log that begins anew.
     Normal,
+}
+
+const COUNT_CHECKPOINT: &str = "INSERT INTO meta (key, value) VALUES ('checkpoints', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1";
+
+fn set_sync(conn: &Connection, current: &mut Sync, wanted: Sync) -> Result<(), rusqlite::Error> {
+    if *current != wanted {
+        txn::exec(
+            conn,
+            match wanted {
+                Sync::Full => "PRAGMA synchronous=FULL",
+                Sync::Normal => "PRAGMA synchronous=NORMAL",
+            },
+        )?;
+        *current = wanted;
+    }
+    Ok(())
 }
 
 /// Owned by the audit thread.
@@ -130,17 +146,12 @@ impl Store {
         self.conn = None;
     }
 
-    fn set_sync(&mut self, sync: Sync) -> Result<&Connection, String> {
-        let before = self.sync;
-        let conn = self.ready()?;
-        let sql = match sync {
-            _ if before == sync => return self.ready(),
-            Sync::Full => "PRAGMA synchronous=FULL",
-            Sync::Normal => "PRAGMA synchronous=NORMAL",
-        };
-        txn::exec(conn, sql).map_err(|e| e.to_string())?;
-        self.sync = sync;
-        self.ready()
+    /// The connection, with its commits flushed in this way.
+    fn ready_for(&mut self, sync: Sync) -> Result<&Connection, String> {
+        self.ready()?;
+        let Some(conn) = &self.conn else { return Err("closed".to_owned()) };
+        set_sync(conn, &mut self.sync, sync).map_err(|e| e.to_string())?;
+        Ok(conn)
     }
 
     /// Everything but claims, and what an earlier turn could not write: one transaction, flushed later.
@@ -155,8 +166,17 @@ impl Store {
             self.pass("finish.received");
         }
         let points = if finishes { &faults::FINISH } else { &faults::ROWS };
+        // A row that has to wait makes the later rows of its request wait: the end of a request that isn't there is lost.
+        let mut waiting = HashSet::new();
         let results = match self.write(Sync::Normal, points, &items, |conn, item, context| match item {
-            Change::Row(row) => write::row(conn, row, context),
+            Change::Row(row) if row.request().is_some_and(|request| waiting.contains(&request)) => Err(Failure::Behind),
+            Change::Row(row) => write::row(conn, row, context).inspect_err(|failure| {
+                if let Failure::Sqlite(error) = failure
+                    && severity(error) != Severity::Row
+                {
+                    waiting.extend(row.request());
+                }
+            }),
             Change::Finish(finish, _) => write::finish(conn, finish),
         }) {
             Ok(results) => results,
@@ -173,13 +193,13 @@ impl Store {
         }
         match (item, result) {
             (Change::Row(_), Ok(())) => {}
-            (Change::Row(row), Err(Failure::InDoubt(_))) => self.backlog.keep(row, &self.limits, &self.shared),
+            (Change::Row(row), Err(Failure::InDoubt(_) | Failure::Behind)) => self.backlog.keep(row, &self.limits, &self.shared),
             (Change::Row(row), Err(Failure::Sqlite(error))) if severity(&error) != Severity::Row => {
                 self.backlog.keep(row, &self.limits, &self.shared);
             }
             (Change::Row(_), Err(_)) => add(&self.shared.rows_dropped, 1),
             (Change::Finish(_, done), result) => done.send(result.map_err(|failure| match failure {
-                Failure::Refused => AuditError::Conflict,
+                Failure::Refused | Failure::Behind => AuditError::Conflict,
                 Failure::Sqlite(error) => AuditError::Unavailable(error.to_string()),
                 Failure::InDoubt(text) => AuditError::Unavailable(text),
             })),
@@ -205,7 +225,7 @@ impl Store {
             self.in_flight.pop_front();
             add(if result.is_ok() { &self.shared.claims } else { &self.shared.claims_refused }, 1);
             let result = result.map_err(|failure| match failure {
-                Failure::Refused => ClaimError::AlreadyClaimed,
+                Failure::Refused | Failure::Behind => ClaimError::AlreadyClaimed,
                 Failure::Sqlite(error) => {
                     self.shared.error(&error.to_string());
                     ClaimError::Unavailable(error.to_string())
@@ -231,7 +251,7 @@ impl Store {
         items: &[T],
         mut apply: impl FnMut(&Connection, &T, &mut Context<'_>) -> Result<(), Failure>,
     ) -> Result<Vec<Result<(), Failure>>, String> {
-        self.set_sync(sync)?;
+        self.ready_for(sync)?;
         let Self { conn: Some(conn), limits, shared, budget, .. } = self else { return Err("closed".to_owned()) };
         let mut added = 0;
         let mut context = Context { limits, shared, budget, added: &mut added };
@@ -250,7 +270,7 @@ impl Store {
         }
         let works = |result: &Result<(), Failure>| match result {
             Err(Failure::Sqlite(error)) => severity(error) == Severity::Row,
-            Err(Failure::InDoubt(_)) => false,
+            Err(Failure::InDoubt(_) | Failure::Behind) => false,
             Ok(()) | Err(Failure::Refused) => true,
         };
         self.shared.available.store(!outcome.broken && outcome.results.iter().all(works), Relaxed);
@@ -284,29 +304,32 @@ impl Store {
     pub(super) fn checkpoint(&mut self) {
         self.schedule.checkpointed();
         let Some(conn) = &self.conn else { return };
-        let moved = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get(1)?, row.get(2)?)));
         // The log's next first frame costs an fsync of its header. It is written here, so that no claim pays for it.
         // If a reader held up the checkpoint, the same frame flushes the log.
-        let result = moved.map_err(|e| e.to_string()).and_then(|(log, moved): (i64, i64)| {
-            let conn = self.set_sync(if log == moved { Sync::Normal } else { Sync::Full })?;
-            txn::exec(conn, "INSERT OR REPLACE INTO meta (key, value) VALUES ('checkpoints', coalesce((SELECT value FROM meta WHERE key = 'checkpoints'), 0) + 1)")
-                .map_err(|e| e.to_string())
-        });
+        let result = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get(1)?, row.get(2)?))).and_then(
+            |(log, moved): (i64, i64)| {
+                set_sync(conn, &mut self.sync, if log == moved { Sync::Normal } else { Sync::Full })?;
+                txn::exec(conn, COUNT_CHECKPOINT)
+            },
+        );
         add(&self.shared.fsyncs, 3);
-        if let Err(text) = result {
-            self.shared.error(&format!("checkpoint: {text}"));
+        let Err(error) = result else { return };
+        if severity(&error) == Severity::Broken {
             // An fsync may have failed: what is in the log can't be trusted until it is read again.
             self.drop_connection();
-            self.failed("a checkpoint failed");
+            self.failed(&format!("a checkpoint failed: {error}"));
+        } else {
+            self.shared.error(&format!("a checkpoint has to wait: {error}"));
+            self.schedule.wrote(Instant::now() + RETRY, 0);
         }
     }
 
     fn prune(&mut self, now: Instant) {
-        if self.set_sync(Sync::Normal).is_err() {
-            return;
-        }
-        let Some(conn) = &self.conn else { return };
-        match retain::prune(conn, &self.limits, self.requests, Timestamp::now()) {
+        let (requests, limits) = (self.requests, self.limits.clone());
+        let pruned = self
+            .ready_for(Sync::Normal)
+            .and_then(|conn| retain::prune(conn, &limits, requests, Timestamp::now()).map_err(|e| e.to_string()));
+        match pruned {
             Ok(pruned) => {
                 self.requests = self.requests.saturating_sub(pruned);
                 add(&self.shared.pruned, pruned);

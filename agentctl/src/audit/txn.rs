@@ -9,6 +9,8 @@ use rusqlite::Connection;
 pub(super) enum Failure {
     /// By a rule of ours: the claim or the end lost its compare-and-set.
     Refused,
+    /// Not tried: an earlier row of the same request has to wait.
+    Behind,
     /// By the database.
     Sqlite(rusqlite::Error),
     /// Nobody knows whether it was written.
@@ -125,9 +127,8 @@ fn attempt<T>(
             result => results.push(result),
         }
     }
-    let committed = faults::pass(conn, points.before_commit)
-        .and_then(|()| exec(conn, "COMMIT"))
-        .and_then(|()| faults::pass(conn, points.after_commit));
+    let committed =
+        faults::pass(conn, points.before_commit).and_then(|()| exec(conn, "COMMIT")).and_then(|()| faults::pass(conn, points.after_commit));
     match committed {
         Ok(()) => Attempt::Committed(results),
         Err(error) => {
@@ -137,11 +138,7 @@ fn attempt<T>(
     }
 }
 
-fn in_savepoint<T>(
-    conn: &Connection,
-    item: &T,
-    apply: &mut impl FnMut(&Connection, &T) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+fn in_savepoint<T>(conn: &Connection, item: &T, apply: &mut impl FnMut(&Connection, &T) -> Result<(), Failure>) -> Result<(), Failure> {
     exec(conn, "SAVEPOINT item")?;
     let result = apply(conn, item);
     if result.is_ok() {

@@ -1,7 +1,5 @@
 //! The points of [`failpoint`](crate::failpoint) inside the store, and what a fault does to its connection.
 
-use rusqlite::Connection;
-
 /// The points of one kind of transaction.
 pub(super) struct Points {
     pub(super) before: &'static str,
@@ -18,7 +16,7 @@ pub(super) const FINISH: Points =
 /// Passes a point: `Err` if the step is to be taken as failed.
 #[cfg(not(any(test, feature = "failpoints")))]
 #[inline(always)]
-pub(super) fn pass(_conn: &Connection, _name: &str) -> Result<(), rusqlite::Error> {
+pub(super) fn pass(_conn: &rusqlite::Connection, _name: &str) -> Result<(), rusqlite::Error> {
     Ok(())
 }
 

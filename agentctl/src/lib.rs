@@ -1,7 +1,11 @@
 //! agentctl: supervises ACP agents and lets each of their permission prompts be answered exactly once.
 
+pub mod audit;
 pub mod code;
+pub mod daemon;
 pub mod domain;
+pub mod failpoint;
 pub mod limits;
+pub mod paths;
 pub mod permission;
 pub mod wire;

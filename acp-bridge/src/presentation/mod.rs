@@ -5,3 +5,6 @@ mod redact;
 
 pub use action::{Action, ActionType, Diffs, OptionView, PromptView, present};
 pub use redact::{Redactor, Shown};
+
+/// Makes ready what the first use would have to.
+pub fn warm_up() {}

@@ -1,0 +1,148 @@
+//! The two threads: the one that writes, and the one that makes lists.
+
+use super::counters::Shared;
+use super::error::AuditError;
+use super::limits::QUEUED_LISTS;
+use super::op::{Change, Op, Read, Reply};
+use super::plan::{self, Turn};
+use super::store::Store;
+use super::types::{Page, Query};
+use super::{file, read};
+use parking_lot::Mutex;
+use std::any::Any;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::Instant;
+
+type ListJob = (Query, Reply<Result<Page, AuditError>>);
+
+/// The audit thread.
+pub(super) struct Writer {
+    queue: Receiver<Op>,
+    pending: VecDeque<Op>,
+    store: Store,
+    shared: Arc<Shared>,
+    lists: SyncSender<ListJob>,
+}
+
+/// Whether the thread goes on.
+#[derive(PartialEq, Eq)]
+enum Flow {
+    On,
+    End,
+}
+
+/// Starts both threads. They end when the last handle is gone, or after a close.
+pub(super) fn start(store: Store, queue: Receiver<Op>, shared: Arc<Shared>, path: PathBuf, files: Arc<Mutex<()>>) -> std::io::Result<()> {
+    let (lists, jobs) = sync_channel(QUEUED_LISTS);
+    std::thread::Builder::new().name("audit-lists".to_owned()).spawn(move || make_lists(&path, &files, &jobs))?;
+    let mut writer = Writer { queue, pending: VecDeque::new(), store, shared, lists };
+    std::thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run())?;
+    Ok(())
+}
+
+impl Writer {
+    fn run(&mut self) {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.turn())) {
+                Ok(Flow::On) => {}
+                Ok(Flow::End) => return,
+                // The turn's messages are gone, and with them their callers were told so.
+                Err(panic) => self.store.panicked(panic_text(&*panic)),
+            }
+        }
+    }
+
+    fn turn(&mut self) -> Flow {
+        if self.pending.is_empty() && self.wait() == Flow::End {
+            self.store.close();
+            return Flow::End;
+        }
+        self.take_all();
+        let Turn { changes, mut claims, reads } = plan::turn(&mut self.pending);
+        self.store.changes(changes);
+        self.take_all();
+        plan::more_claims(&mut self.pending, &mut claims);
+        self.store.claims(claims);
+        for read in reads {
+            if self.read(read) == Flow::End {
+                return Flow::End;
+            }
+        }
+        self.store.maintain(Instant::now());
+        Flow::On
+    }
+
+    /// Waits for the next message, or until something is due. Nothing due: no wake-up.
+    fn wait(&mut self) -> Flow {
+        let now = Instant::now();
+        let received = match self.store.schedule.next(now) {
+            None => self.queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(due) => self.queue.recv_timeout(due.saturating_duration_since(now)),
+        };
+        match received {
+            Ok(op) => self.take(op),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Flow::End,
+        }
+        Flow::On
+    }
+
+    fn take_all(&mut self) {
+        while let Ok(op) = self.queue.try_recv() {
+            self.take(op);
+        }
+    }
+
+    fn take(&mut self, op: Op) {
+        if matches!(&op, Op::Change(Change::Row(row)) if row.droppable()) {
+            self.shared.queued.fetch_sub(1, Relaxed);
+        }
+        self.pending.push_back(op);
+    }
+
+    fn read(&mut self, read: Read) -> Flow {
+        match read {
+            Read::Lookup { session, task_id, request_id, done } => {
+                let found =
+                    self.store.ready().and_then(|conn| read::lookup(conn, &session, &task_id, request_id).map_err(|e| e.to_string()));
+                done.send(found.map_err(AuditError::Unavailable));
+            }
+            Read::List(query, done) => match self.lists.try_send((query, done)) {
+                Ok(()) => {}
+                Err(TrySendError::Full((_, done))) => done.send(Err(AuditError::Unavailable("too many lists at once".to_owned()))),
+                Err(TrySendError::Disconnected((_, done))) => drop(done),
+            },
+            Read::Close(done) => {
+                self.store.close();
+                done.send(());
+                return Flow::End;
+            }
+            #[cfg(test)]
+            Read::Poke(poke) => poke(&mut self.store),
+        }
+        Flow::On
+    }
+}
+
+/// Lists are made apart, on a connection of their own, so that a long one never holds up a claim.
+fn make_lists(path: &Path, files: &Mutex<()>, jobs: &Receiver<ListJob>) {
+    while let Ok((query, done)) = jobs.recv() {
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let _open = files.lock();
+            file::connect_reader(path).and_then(|conn| read::list(&conn, &query))
+        }));
+        done.send(match made {
+            Ok(page) => page.map_err(|e| AuditError::Unavailable(e.to_string())),
+            Err(panic) => Err(AuditError::Unavailable(panic_text(&*panic).to_owned())),
+        });
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}

@@ -1,0 +1,81 @@
+//! `control/*`: the daemon itself.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Method, raw};
+use crate::daemon::server::Connection;
+use crate::domain::timestamp_text;
+use crate::wire::{
+    DescribeResult, Failure, HelloParams, HelloResult, NoParams, PROTOCOL_VERSION, PrincipalInfo, Raw, ServerInfo, ShutdownResult, StatusResult,
+};
+
+pub(super) struct Hello;
+pub(super) struct Describe;
+pub(super) struct Status;
+pub(super) struct Shutdown;
+
+impl Method for Hello {
+    const NAME: &'static str = "control/hello";
+    const ABOUT: &'static str = "Tells versions and as whom the client is known. Optional, and only as the first call of a connection.";
+    type Params = HelloParams;
+    type Result = HelloResult;
+
+    async fn call(connection: &Arc<Connection>, params: HelloParams) -> Result<HelloResult, Failure> {
+        if params.protocol_version != PROTOCOL_VERSION {
+            return Err(Failure::params(format!("protocol_version {} is not served; {PROTOCOL_VERSION} is", params.protocol_version)));
+        }
+        let actor = &connection.actor;
+        Ok(HelloResult {
+            protocol_version: PROTOCOL_VERSION,
+            server: server(),
+            principal: PrincipalInfo { user_id: actor.user_id.clone(), kind: actor.kind, operator: true },
+        })
+    }
+}
+
+impl Method for Describe {
+    const NAME: &'static str = "control/describe";
+    const ABOUT: &'static str = "Describes every method with the JSON Schemas of its params and result, events and stable codes.";
+    type Params = NoParams;
+    type Result = DescribeResult;
+
+    async fn call(_: &Arc<Connection>, _: NoParams) -> Result<DescribeResult, Failure> {
+        Ok(super::schema())
+    }
+}
+
+impl Method for Status {
+    const NAME: &'static str = "control/status";
+    const ABOUT: &'static str = "Tells how the daemon is: what lives, and the counters of the audit.";
+    type Params = NoParams;
+    type Result = StatusResult;
+
+    async fn call(connection: &Arc<Connection>, _: NoParams) -> Result<StatusResult, Failure> {
+        let hub = &connection.hub;
+        Ok(StatusResult {
+            server: server(),
+            pid: std::process::id(),
+            started_at: timestamp_text(hub.started_at),
+            executions: hub.live_count(),
+            max_executions: hub.settings.max_executions,
+            connections: hub.connections.load(Ordering::Relaxed),
+            audit: Raw(raw(&hub.audit.counters())),
+        })
+    }
+}
+
+impl Method for Shutdown {
+    const NAME: &'static str = "control/shutdown";
+    const ABOUT: &'static str = "Stops every execution, then the daemon; answers as soon as that has begun.";
+    type Params = NoParams;
+    type Result = ShutdownResult;
+
+    async fn call(connection: &Arc<Connection>, _: NoParams) -> Result<ShutdownResult, Failure> {
+        Ok(ShutdownResult { stopping: connection.hub.begin_shutdown().len() })
+    }
+}
+
+fn server() -> ServerInfo {
+    ServerInfo { name: "agentctl".into(), version: env!("CARGO_PKG_VERSION").into() }
+}

@@ -1,0 +1,48 @@
+//! `event/subscribe`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::{After, Method};
+use crate::daemon::bus::Subscriber;
+use crate::daemon::server::Connection;
+use crate::wire::{Failure, SubscribeParams, SubscribeResult, Topic};
+
+pub(super) struct Subscribe;
+
+impl Method for Subscribe {
+    const NAME: &'static str = "event/subscribe";
+    const ABOUT: &'static str = "Tells every later event of the caller's tasks as an `event` notification on this connection.";
+    type Params = SubscribeParams;
+    type Result = SubscribeResult;
+
+    async fn call(connection: &Arc<Connection>, params: SubscribeParams) -> Result<SubscribeResult, Failure> {
+        let hub = &connection.hub;
+        let owner = connection.actor.user_id.clone();
+        hub.authorise_scope(&owner, params.task_id.as_deref(), params.session_id.as_deref())?;
+        let topics: HashSet<Topic> = match params.topics {
+            Some(topics) if topics.is_empty() => return Err(Failure::params("topics must not be empty")),
+            Some(topics) => topics.into_iter().collect(),
+            None => [Topic::Permission, Topic::Execution, Topic::Session].into(),
+        };
+        let subscriber = Subscriber {
+            peer: connection.peer.clone(),
+            connection: connection.id,
+            owner,
+            topics,
+            task_id: params.task_id,
+            session_id: params.session_id,
+        };
+        *connection.subscribing.lock() = Some(subscriber);
+        Ok(SubscribeResult { seq: hub.bus.seq() })
+    }
+
+    fn after(connection: &Arc<Connection>, _: &SubscribeResult) -> Option<After> {
+        let connection = connection.clone();
+        Some(Box::new(move || {
+            if let Some(subscriber) = connection.subscribing.lock().take() {
+                connection.hub.bus.subscribe(subscriber);
+            }
+        }))
+    }
+}

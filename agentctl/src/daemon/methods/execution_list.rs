@@ -1,0 +1,57 @@
+//! `execution/list`, `execution/get`, `execution/stderr`.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{Method, ended, find_execution, owner};
+use crate::daemon::execution::Command;
+use crate::daemon::server::Connection;
+use crate::limits::STDERR_RING;
+use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, ExecutionParams, Failure, StderrParams, StderrResult};
+
+pub(super) struct List;
+pub(super) struct Get;
+pub(super) struct Stderr;
+
+impl Method for List {
+    const NAME: &'static str = "execution/list";
+    const ABOUT: &'static str = "Lists executions, oldest first; ended ones too, as long as they are remembered.";
+    type Params = ExecutionListParams;
+    type Result = ExecutionListResult;
+
+    async fn call(connection: &Arc<Connection>, params: ExecutionListParams) -> Result<ExecutionListResult, Failure> {
+        let owner = owner(connection, params.owner)?;
+        let (task_id, session_id) = (params.task_id.as_deref(), params.session_id.as_deref());
+        connection.hub.authorise_scope(&owner, task_id, session_id)?;
+        let executions = connection.hub.executions(&owner, task_id, session_id);
+        Ok(ExecutionListResult { executions: executions.iter().map(|e| e.info()).collect() })
+    }
+}
+
+impl Method for Get {
+    const NAME: &'static str = "execution/get";
+    const ABOUT: &'static str = "Tells of one execution, named by its id or as the live one of a session.";
+    type Params = ExecutionParams;
+    type Result = ExecutionInfo;
+
+    async fn call(connection: &Arc<Connection>, params: ExecutionParams) -> Result<ExecutionInfo, Failure> {
+        let owner = owner(connection, params.owner)?;
+        Ok(find_execution(&connection.hub, &owner, params.execution_id.as_deref(), params.session_id.as_deref())?.info())
+    }
+}
+
+impl Method for Stderr {
+    const NAME: &'static str = "execution/stderr";
+    const ABOUT: &'static str = "Gives the recent stderr of a live execution, bounded and redacted. It is never stored.";
+    type Params = StderrParams;
+    type Result = StderrResult;
+
+    async fn call(connection: &Arc<Connection>, params: StderrParams) -> Result<StderrResult, Failure> {
+        let owner = owner(connection, params.owner)?;
+        let execution = find_execution(&connection.hub, &owner, params.execution_id.as_deref(), params.session_id.as_deref())?;
+        let (reply, answer) = oneshot::channel();
+        execution.send(Command::Stderr { max_bytes: params.max_bytes.unwrap_or(STDERR_RING).min(STDERR_RING), reply });
+        answer.await.map_err(|_| ended())
+    }
+}

@@ -1,0 +1,153 @@
+//! `execution/start`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use acp_bridge::presentation::Redactor;
+use acp_bridge::process::{Mark, SpawnError, Spec};
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::Method;
+use crate::audit::ExecutionStarted;
+use crate::code::Code;
+use crate::daemon::execution::{Launch, launch};
+use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
+use crate::daemon::server::Connection;
+use crate::domain::SessionKey;
+use crate::wire::{Failure, StartParams, StartResult};
+
+pub(super) struct Start;
+
+impl Method for Start {
+    const NAME: &'static str = "execution/start";
+    const ABOUT: &'static str = "Starts an agent for a session, initializes it and opens an ACP session; answers when it is ready.";
+    type Params = StartParams;
+    type Result = StartResult;
+
+    async fn call(connection: &Arc<Connection>, params: StartParams) -> Result<StartResult, Failure> {
+        let hub = &connection.hub;
+        check(&params)?;
+        let owner = super::owner(connection, params.owner.clone())?;
+        let session_id = params.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
+        let key = SessionKey { owner, session_id };
+        let reservation = reserve(hub, &key, &params).await?;
+        let ready = start(connection, reservation, key, &params).await?;
+        ready.await.unwrap_or_else(|_| Err(Code::AgentExited.into()))
+    }
+}
+
+fn check(params: &StartParams) -> Result<(), Failure> {
+    check_id("task_id", &params.task_id)?;
+    if let Some(session_id) = &params.session_id {
+        check_id("session_id", session_id)?;
+    }
+    let texts = std::iter::once(&params.command).chain(&params.args).chain(std::iter::once(&params.cwd)).chain(params.env.values());
+    if texts.into_iter().any(|text| text.contains('\0')) {
+        return Err(Failure::params("command, args, cwd and env can't hold NUL characters"));
+    }
+    if let Some(name) = params.env.keys().chain(&params.strip_env).find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(Failure::params(format!("{name:?} is no name of an environment variable")));
+    }
+    Ok(())
+}
+
+/// Takes the session's place, ending what has it if the caller wants that.
+async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Result<Reservation, Failure> {
+    loop {
+        match hub.reserve(key, &params.task_id) {
+            Ok(reservation) => return Ok(reservation),
+            Err(Unavailable::Failure(failure)) => return Err(failure),
+            Err(Unavailable::Busy(Some(live))) if params.replace => {
+                live.stop("replaced").await;
+                live.ended.cancelled().await;
+            }
+            Err(Unavailable::Busy(Some(_))) => return Err(Failure::because(Code::SessionBusy, "The session has a live execution.")),
+            Err(Unavailable::Busy(None)) => return Err(Failure::because(Code::SessionBusy, "An execution of the session is being started.")),
+        }
+    }
+}
+
+async fn start(
+    connection: &Arc<Connection>,
+    reservation: Reservation,
+    key: SessionKey,
+    params: &StartParams,
+) -> Result<oneshot::Receiver<Result<StartResult, Failure>>, Failure> {
+    let hub = &connection.hub;
+    let id = reservation.execution_id;
+    let mark = format!("AGENTCTL_EXECUTION_ID={id}");
+    let env = environment(hub, params, id);
+    let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let command = redactor.text(&shown_command(params)).text;
+    let started_at = Timestamp::now();
+    hub.audit.session(key.clone(), params.task_id.clone(), started_at);
+    let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd) };
+    let process = hub.spawner.spawn(spec).await.map_err(spawn_failure)?;
+    hub.audit.execution_started(ExecutionStarted {
+        execution_id: id,
+        session: key.clone(),
+        agent: command.clone(),
+        pid: process.pid.as_raw().cast_unsigned(),
+        at: started_at,
+    });
+    let (ready, answer) = oneshot::channel();
+    let about = Launch {
+        id,
+        key,
+        task_id: params.task_id.clone(),
+        generation: reservation.generation,
+        command,
+        cwd: params.cwd.clone(),
+        started_at,
+        mark: Mark(mark),
+        redactor,
+        process,
+    };
+    let execution = launch(hub, about, ready).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
+    reservation.keep(&execution);
+    if (params.bind && !connection.bind(id)) || hub.shutdown.is_cancelled() {
+        execution.stop("its starter's connection closed").await;
+    }
+    Ok(answer)
+}
+
+/// The agent's whole environment.
+fn environment(hub: &Hub, params: &StartParams, id: Uuid) -> BTreeMap<String, String> {
+    let mut env = if params.clear_env { BTreeMap::new() } else { hub.environment.clone() };
+    env.extend(params.env.iter().filter(|(name, _)| !is_ours(name)).map(|(name, value)| (name.clone(), value.clone())));
+    for name in &params.strip_env {
+        env.remove(name);
+    }
+    env.insert("AGENTCTL_EXECUTION_ID".into(), id.to_string());
+    env
+}
+
+fn shown_command(params: &StartParams) -> String {
+    let mut words = vec![params.command.as_str()];
+    words.extend(params.args.iter().map(String::as_str));
+    words.iter().map(|word| shell_quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+/// Quotes a word only where a shell needs it.
+fn shell_quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+fn spawn_failure(error: SpawnError) -> Failure {
+    let code = match &error {
+        SpawnError::CommandNotFound(_) => Code::CommandNotFound,
+        SpawnError::CommandNotExecutable(..) => Code::CommandNotExecutable,
+        SpawnError::CwdNotFound(_) => Code::CwdNotFound,
+        SpawnError::System(_) => Code::Internal,
+    };
+    let mut text = error.to_string();
+    if let Some(first) = text.get(..1) {
+        let first = first.to_ascii_uppercase();
+        text.replace_range(..1, &first);
+    }
+    Failure::because(code, format!("{text}."))
+}

@@ -1,0 +1,181 @@
+//! The methods of the control socket, one file each, named as on the wire.
+
+mod audit_list;
+mod control;
+mod event_subscribe;
+mod execution_list;
+mod execution_start;
+mod execution_stop;
+mod permission_cancel;
+mod permission_list;
+mod permission_resolve;
+mod session_cancel;
+mod session_prompt;
+
+use std::sync::Arc;
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::execution::Execution;
+use super::hub::Hub;
+use super::server::Connection;
+use crate::code::Code;
+use crate::wire::{CodeInfo, DescribeResult, Event, Failure, MethodInfo, PROTOCOL_VERSION, Raw};
+
+/// A carried out call.
+pub struct Done {
+    /// Its result.
+    pub result: Box<RawValue>,
+    /// What is to be done right after the answer.
+    pub after: Option<After>,
+}
+
+/// See [`Done::after`].
+pub type After = Box<dyn FnOnce() + Send>;
+
+/// One method.
+trait Method {
+    const NAME: &'static str;
+    /// One sentence for `control/describe`.
+    const ABOUT: &'static str;
+    type Params: DeserializeOwned + JsonSchema + Send;
+    type Result: Serialize + JsonSchema;
+
+    fn call(connection: &Arc<Connection>, params: Self::Params) -> impl Future<Output = Result<Self::Result, Failure>> + Send;
+
+    /// What is to be done right after the answer.
+    fn after(_connection: &Arc<Connection>, _result: &Self::Result) -> Option<After> {
+        None
+    }
+}
+
+macro_rules! methods {
+    ($($method:ty),+ $(,)?) => {
+        /// Carries out a call. `first` says whether it is the connection's first.
+        ///
+        /// # Errors
+        /// As the method says; -32601 and -32602 of JSON-RPC.
+        pub async fn call(connection: &Arc<Connection>, method: &str, params: Option<&RawValue>, first: bool) -> Result<Done, Failure> {
+            if method == control::Hello::NAME && !first {
+                return Err(Failure::rpc(-32600, "control/hello is only served as the first call of a connection"));
+            }
+            match method {
+                $(<$method>::NAME => carry_out::<$method>(connection, params).await,)+
+                _ => Err(Failure::rpc(-32601, format!("unknown method {method:?}; control/describe lists them"))),
+            }
+        }
+
+        fn describe_methods(generator: &mut SchemaGenerator) -> Vec<MethodInfo> {
+            vec![$(describe::<$method>(generator)),+]
+        }
+    };
+}
+
+methods! {
+    control::Hello,
+    control::Describe,
+    control::Status,
+    control::Shutdown,
+    execution_start::Start,
+    execution_list::List,
+    execution_list::Get,
+    execution_stop::Stop,
+    execution_list::Stderr,
+    session_prompt::Prompt,
+    session_cancel::Cancel,
+    permission_list::List,
+    permission_resolve::Resolve,
+    permission_cancel::Cancel,
+    audit_list::List,
+    event_subscribe::Subscribe,
+}
+
+async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {
+    let params = read_params::<M::Params>(params)?;
+    let result = M::call(connection, params).await?;
+    let after = M::after(connection, &result);
+    Ok(Done { result: raw(&result), after })
+}
+
+/// Reads params; absent ones are an empty object. The error names the member.
+fn read_params<P: DeserializeOwned>(params: Option<&RawValue>) -> Result<P, Failure> {
+    let text = params.map_or("{}", RawValue::get);
+    if !text.starts_with('{') {
+        return Err(Failure::params("params must be an object"));
+    }
+    let mut reader = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let text = error.inner().to_string();
+        // The position within our params says nothing to the caller.
+        let text = text.split(" at line ").next().unwrap_or_default();
+        Failure::params(if path == "." { text.to_owned() } else { format!("{path}: {text}") })
+    })
+}
+
+fn raw<T: Serialize>(value: &T) -> Box<RawValue> {
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// What `control/describe` answers: the committed schema file is this, too.
+pub fn schema() -> DescribeResult {
+    let mut generator = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true).into_generator();
+    let methods = describe_methods(&mut generator);
+    let event = raw(&generator.root_schema_for::<Event>());
+    let codes = Code::ALL
+        .iter()
+        .map(|code| CodeInfo {
+            code: *code,
+            meaning: code.meaning().to_owned(),
+            hint: code.hint().to_owned(),
+            exit_status: code.exit_status(),
+        })
+        .collect();
+    DescribeResult { protocol_version: PROTOCOL_VERSION, methods, event: Raw(event), codes }
+}
+
+fn describe<M: Method>(generator: &mut SchemaGenerator) -> MethodInfo {
+    MethodInfo {
+        name: M::NAME.to_owned(),
+        description: M::ABOUT.to_owned(),
+        params: Raw(raw(&generator.root_schema_for::<M::Params>())),
+        result: Raw(raw(&generator.root_schema_for::<M::Result>())),
+    }
+}
+
+/// The owner that an operator's call is about.
+fn owner(connection: &Connection, given: Option<String>) -> Result<String, Failure> {
+    match given {
+        Some(owner) => {
+            super::hub::check_id("owner", &owner)?;
+            Ok(owner)
+        }
+        None => Ok(connection.actor.user_id.clone()),
+    }
+}
+
+/// The execution that a call names: by its id, or as the live one of a session.
+fn find_execution(hub: &Hub, owner: &str, execution_id: Option<&str>, session_id: Option<&str>) -> Result<Arc<Execution>, Failure> {
+    match (execution_id, session_id) {
+        (Some(id), None) => {
+            let found = id.parse().ok().and_then(|id| hub.execution(id)).filter(|e| e.id.to_string() == id && e.key.owner == owner);
+            found.ok_or_else(|| Code::ExecutionNotFound.into())
+        }
+        (None, Some(session_id)) => live_execution(hub, owner, session_id),
+        _ => Err(Failure::params("exactly one of execution_id and session_id is needed")),
+    }
+}
+
+/// The live execution of a session.
+fn live_execution(hub: &Hub, owner: &str, session_id: &str) -> Result<Arc<Execution>, Failure> {
+    let key = hub.session_of(owner, session_id)?;
+    hub.live(&key).ok_or_else(|| Code::NoLiveExecution.into())
+}
+
+/// The failure of a call to an execution whose task did not answer: it has ended.
+fn ended() -> Failure {
+    Code::NoLiveExecution.into()
+}

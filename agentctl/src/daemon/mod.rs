@@ -1,0 +1,14 @@
+//! The daemon: a hub of executions behind a control socket.
+
+mod bus;
+mod execution;
+mod hub;
+mod lock;
+mod methods;
+mod peer;
+mod serve;
+mod server;
+
+pub use hub::{Settings, is_ours};
+pub use methods::schema;
+pub use serve::{Options, serve};

@@ -1,0 +1,158 @@
+//! `agentctl serve`: from locks to the last agent's end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use acp_bridge::process::{Limits, Spawner, become_reaper, reap_orphans};
+use anyhow::Context as _;
+use jiff::Timestamp;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::{SigHandler, Signal};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::hub::{Hub, Parts, Settings, agent_environment};
+use super::lock::Lock;
+use super::server;
+use crate::audit::{self, Audit};
+use crate::paths;
+
+/// How a daemon is started.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The control socket.
+    pub socket: PathBuf,
+    /// The state folder.
+    pub state_dir: PathBuf,
+    /// What can be set.
+    pub settings: Settings,
+}
+
+/// Runs a daemon until SIGTERM, SIGINT or `control/shutdown`; then all its agents have ended.
+///
+/// # Errors
+/// It could not be started. The message says why.
+pub fn serve(options: Options) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    runtime.block_on(run(options))
+}
+
+async fn run(options: Options) -> anyhow::Result<()> {
+    // Before anything else: until then a SIGTERM would end us without our agents.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut child = signal(SignalKind::child())?;
+
+    let folder = paths::socket_folder(&options.socket);
+    paths::make_private(&folder)?;
+    paths::make_private(&options.state_dir)?;
+    let _socket_lock = Lock::take(&with_suffix(&options.socket, ".lock"), &options.socket)?;
+    let _state_lock = Lock::take(&options.state_dir.join("daemon.lock"), &options.state_dir)?;
+
+    become_reaper().context("cannot become a child subreaper")?;
+    ignore_file_size_signal()?;
+    let spawner = Spawner::new(Limits { files: raise_descriptor_limit() }).context("cannot start the spawning thread")?;
+    let (audit, recovered) = Audit::open(&options.state_dir, audit::Limits::default(), Timestamp::now())?;
+    if recovered.indeterminate_claims + recovered.expired_requests > 0 {
+        tracing::warn!(
+            indeterminate = recovered.indeterminate_claims,
+            expired = recovered.expired_requests,
+            "an earlier daemon did not end cleanly; what it left open was closed"
+        );
+    }
+    let hub = Hub::new(Parts {
+        settings: options.settings,
+        audit: audit.clone(),
+        spawner,
+        environment: agent_environment(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))),
+        user_id: nix::unistd::getuid().to_string(),
+        sessions: recovered.sessions,
+    });
+    acp_bridge::presentation::warm_up();
+
+    let listener = listen(&options.socket)?;
+    let server = tokio::spawn(server::accept(hub.clone(), listener));
+    tracing::info!(socket = %options.socket.display(), state_dir = %options.state_dir.display(), pid = std::process::id(), "ready");
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            () = hub.shutdown.cancelled() => break,
+            _ = child.recv() => reap_orphans(),
+        }
+    }
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    let live = hub.begin_shutdown();
+    tracing::info!(executions = live.len(), "shutting down");
+    stop_all(&hub, live).await;
+    server.abort();
+    let _ = std::fs::remove_file(&options.socket);
+    server::drain(Duration::from_millis(200)).await;
+    let (closed, done) = tokio::sync::oneshot::channel();
+    audit.close(move || drop(closed.send(())));
+    let _ = done.await;
+    tracing::info!("done");
+    Ok(())
+}
+
+/// Stops every execution, also those that were being started meanwhile.
+async fn stop_all(hub: &Arc<Hub>, mut live: Vec<Arc<super::execution::Execution>>) {
+    let mut survivors = 0;
+    loop {
+        let stops: Vec<_> = live.into_iter().map(|exec| tokio::spawn(async move { exec.stop("daemon_stopped").await })).collect();
+        for stop in stops {
+            if let Ok(Some(result)) = stop.await {
+                survivors += result.survivors.len();
+            }
+        }
+        live = hub.all_live();
+        if live.is_empty() && hub.live_count() == 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    if survivors > 0 {
+        tracing::error!(survivors, "processes of agents could not be ended");
+    }
+}
+
+fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
+    // We hold its lock: a socket that is there was left by a daemon that is gone.
+    match std::fs::symlink_metadata(socket) {
+        Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(socket)?,
+        Ok(_) => anyhow::bail!("{} is there and is no socket; move it away", socket.display()),
+        Err(_) => {}
+    }
+    let old = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
+    let listener = UnixListener::bind(socket);
+    nix::sys::stat::umask(old);
+    listener.with_context(|| format!("cannot listen on {}", socket.display()))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Raises the soft limit of descriptors to the hard one; returns what it was.
+fn raise_descriptor_limit() -> (u64, u64) {
+    let before = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+    if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, before.1, before.1) {
+        tracing::warn!("cannot raise the limit of descriptors: {error}");
+    }
+    before
+}
+
+/// A full disk quota must be an error of a write, not the end of the daemon.
+fn ignore_file_size_signal() -> nix::Result<()> {
+    // SAFETY: SIG_IGN is no handler.
+    #[allow(unsafe_code)]
+    unsafe {
+        nix::sys::signal::signal(Signal::SIGXFSZ, SigHandler::SigIgn)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! Connections of the control socket: lines in, calls carried out side by side, answers as they finish.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use acp_bridge::frame::{Line, LineReader};
+use nix::unistd::getuid;
+use parking_lot::Mutex;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::bus::Subscriber;
+use super::hub::Hub;
+use super::methods;
+use super::peer::Peer;
+use crate::code::Code;
+use crate::domain::{Actor, ActorKind, Source};
+use crate::limits::{CONNECTION_REQUESTS, CONNECTIONS, CONTROL_LINE};
+use crate::wire::{self, Call, Failure, Incoming, response_line};
+
+static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
+
+/// One client, as the methods see it.
+#[derive(Debug)]
+pub struct Connection {
+    /// The daemon.
+    pub hub: Arc<Hub>,
+    /// Its number.
+    pub id: u64,
+    /// Who it is and through which surface it came; set here, never read from the wire.
+    pub actor: Actor,
+    /// Where answers and events go.
+    pub peer: Arc<Peer>,
+    /// Whether a call was seen: `control/hello` must be the first.
+    pub greeted: std::sync::atomic::AtomicBool,
+    /// A subscription that begins right after its answer.
+    pub subscribing: Mutex<Option<Subscriber>>,
+    bound: Mutex<Bound>,
+}
+
+/// Executions that end with a connection.
+#[derive(Debug, Default)]
+struct Bound {
+    executions: Vec<Uuid>,
+    closed: bool,
+}
+
+impl Connection {
+    /// Lets an execution end with this connection; false if the connection is gone already.
+    pub fn bind(&self, execution_id: Uuid) -> bool {
+        let mut bound = self.bound.lock();
+        if !bound.closed {
+            bound.executions.push(execution_id);
+        }
+        !bound.closed
+    }
+}
+
+/// Takes connections for ever.
+pub async fn accept(hub: Arc<Hub>, listener: UnixListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(connection(hub.clone(), stream));
+            }
+            Err(error) => {
+                // Out of descriptors: the connection waits; so do we, rather than spin.
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// Lets answers that were just given leave, for a moment.
+pub async fn drain(at_most: Duration) {
+    tokio::time::sleep(at_most.min(Duration::from_millis(20))).await;
+}
+
+async fn connection(hub: Arc<Hub>, stream: UnixStream) {
+    let peer_uid = stream.peer_cred().map(|credentials| credentials.uid());
+    let Ok(peer) = Peer::new(stream).await else { return };
+    let peer = Arc::new(peer);
+    if peer_uid.as_ref().ok() != Some(&getuid().as_raw()) {
+        tracing::warn!("a connection of another user was refused");
+        return;
+    }
+    if hub.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+        let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
+        peer.answer(response_line(None, &Err(failure)));
+        hub.connections.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    let connection = Arc::new(Connection {
+        actor: Actor { user_id: hub.user_id.clone(), kind: ActorKind::Synthetic, source: Source::ControlSocket },
+        id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
+        hub,
+        peer: peer.clone(),
+        greeted: false.into(),
+        subscribing: Mutex::default(),
+        bound: Mutex::default(),
+    });
+    let writer = tokio::spawn({
+        let peer = peer.clone();
+        async move { peer.write_backlog().await }
+    });
+    read_calls(&connection).await;
+    close(&connection);
+    writer.abort();
+}
+
+fn close(connection: &Connection) {
+    let hub = &connection.hub;
+    hub.bus.unsubscribe(connection.id);
+    connection.peer.close();
+    let bound = {
+        let mut bound = connection.bound.lock();
+        bound.closed = true;
+        std::mem::take(&mut bound.executions)
+    };
+    for execution in bound.into_iter().filter_map(|id| hub.execution(id)) {
+        tokio::spawn(async move { execution.stop("its starter's connection closed").await });
+    }
+    hub.connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Reads until the client is gone.
+async fn read_calls(connection: &Arc<Connection>) {
+    let peer = &connection.peer;
+    let slots = Arc::new(Semaphore::new(CONNECTION_REQUESTS));
+    let mut reader = LineReader::new(CONTROL_LINE);
+    let mut scratch = vec![0; 16 * 1024];
+    loop {
+        // A client that does not read its answers gets no further ones.
+        peer.has_room().await;
+        if peer.stream().readable().await.is_err() {
+            return;
+        }
+        let n = match peer.stream().try_read(&mut scratch) {
+            Ok(0) => return,
+            Ok(n) => n,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => return,
+        };
+        let mut incoming = Vec::new();
+        reader.feed(&scratch[..n], |line| {
+            incoming.push(match line {
+                Line::Whole(line) => wire::parse(line),
+                Line::TooLong { bytes } => {
+                    Incoming::Wrong(Failure::rpc(-32700, format!("a line of {bytes} bytes is over the limit of {CONTROL_LINE}")))
+                }
+            });
+        });
+        for incoming in incoming {
+            match incoming {
+                Incoming::Nothing => {}
+                Incoming::Wrong(failure) => peer.answer(response_line(None, &Err(failure))),
+                Incoming::Call(call) => {
+                    let Ok(slot) = slots.clone().acquire_owned().await else { return };
+                    let connection = connection.clone();
+                    // Not tied to the connection: a client that goes away does not undo its call.
+                    tokio::spawn(async move {
+                        carry_out(&connection, call).await;
+                        drop(slot);
+                    });
+                }
+            }
+        }
+    }
+}
+
+async fn carry_out(connection: &Arc<Connection>, call: Call) {
+    let first = !connection.greeted.swap(true, Ordering::Relaxed);
+    let outcome = methods::call(connection, &call.method, call.params.as_deref(), first).await;
+    let (result, after) = match outcome {
+        Ok(done) => (Ok(done.result), done.after),
+        Err(failure) => (Err(failure), None),
+    };
+    if let Some(id) = &call.id {
+        connection.peer.answer(response_line(Some(id), &result));
+    }
+    // In the same step: no event can come between the answer and what follows it.
+    if let Some(after) = after {
+        after();
+    }
+}

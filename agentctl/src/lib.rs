@@ -1,6 +1,8 @@
 //! agentctl: supervises ACP agents and lets each of their permission prompts be answered exactly once.
 
 pub mod audit;
+pub mod cli;
+pub mod client;
 pub mod code;
 pub mod daemon;
 pub mod domain;

@@ -1,3 +1,7 @@
 //! The `agentctl` binary.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    agentctl::cli::main()
+}

@@ -8,3 +8,13 @@ pub use redact::{Redactor, Shown};
 
 /// Makes ready what the first use would have to.
 pub fn warm_up() {}
+
+/// For one line of a terminal.
+pub fn terminal(text: &str) -> std::borrow::Cow<'_, str> {
+    text.into()
+}
+
+/// For a terminal, keeping newlines and tabs.
+pub fn terminal_multiline(text: &str) -> std::borrow::Cow<'_, str> {
+    text.into()
+}

@@ -8,7 +8,7 @@ mod spawn;
 mod tree;
 
 pub use procfs::{Process, StartTime, is_alive, processes};
-pub use spawn::{Limits, SpawnError, Spawned, Spawner, Spec, resolve_command};
+pub use spawn::{Limits, SpawnError, Spawned, Spawner, Spec, resolve_command, spawn_detached};
 pub use tree::{ExitStatus, Leader, Mark, TreeEnd, end_tree, reap_orphans};
 
 use std::io;

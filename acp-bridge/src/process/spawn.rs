@@ -203,6 +203,22 @@ fn nonblocking(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Starts a process that outlives us: in a session of its own, with nothing inherited but its stdio.
+///
+/// # Errors
+/// Those of the spawn.
+pub fn spawn_detached(command: &mut Command) -> io::Result<std::process::Child> {
+    // SAFETY: both calls are async-signal-safe and do not allocate.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(|| {
+            setsid()?;
+            close_others()
+        });
+    }
+    command.spawn()
+}
+
 /// Runs in the child between fork and exec.
 fn in_child(parent: Pid, limits: Limits) -> io::Result<()> {
     setsid()?;

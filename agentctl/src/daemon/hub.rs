@@ -207,10 +207,8 @@ impl Hub {
             return Err(Unavailable::Failure(Code::ShuttingDown.into()));
         }
         let execution_id = Uuid::new_v4();
-        let mut session = self
-            .sessions
-            .entry(key.clone())
-            .or_insert_with(|| Session { task_id: task_id.to_owned(), live: None, generation: 0 });
+        let mut session =
+            self.sessions.entry(key.clone()).or_insert_with(|| Session { task_id: task_id.to_owned(), live: None, generation: 0 });
         if session.task_id != task_id {
             return Err(Unavailable::Failure(Code::TaskOrSessionNotFound.into()));
         }
@@ -299,4 +297,3 @@ pub fn agent_environment(vars: impl Iterator<Item = (String, String)>) -> BTreeM
 pub fn is_ours(name: &str) -> bool {
     name.starts_with("AGENTCTL_") || name.starts_with("LISTEN_") || name == "NOTIFY_SOCKET"
 }
-

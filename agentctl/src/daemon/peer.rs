@@ -117,11 +117,6 @@ impl Peer {
         self.room.notify_waiters();
     }
 
-    /// Whether nothing waits any more (for a clean end of the daemon).
-    pub fn is_drained(&self) -> bool {
-        self.queue.lock().lines.is_empty()
-    }
-
     fn write_or_wake(&self, queue: &mut Queue) {
         if !self.write(queue) && !queue.closed {
             self.blocked.notify_one();
@@ -188,7 +183,10 @@ mod tests {
         let mut lines = BufReader::new(theirs).lines();
         let (mut got, mut missed) = (0, 0);
         while got + missed < sent {
-            let event: Event = serde_json::from_value(serde_json::from_str::<serde_json::Value>(&lines.next_line().await.unwrap().unwrap()).unwrap()["params"].clone()).unwrap();
+            let event: Event = serde_json::from_value(
+                serde_json::from_str::<serde_json::Value>(&lines.next_line().await.unwrap().unwrap()).unwrap()["params"].clone(),
+            )
+            .unwrap();
             match event.count {
                 Some(count) => missed += count,
                 None => got += 1,

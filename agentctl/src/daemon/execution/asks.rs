@@ -95,9 +95,12 @@ impl Task {
             ));
         }
         let shown = |text: Option<String>| text.map(|text| self.redactor.text(&text).text);
-        self.exec.status.lock().agent =
-            AgentDescription { name: shown(info.name), title: shown(info.title), version: shown(info.version) };
-        self.asks.auth_methods = info.auth_methods.into_iter().map(|(id, name)| AuthMethod { id: shown(Some(id)).unwrap_or_default(), name: shown(name) }).collect();
+        self.exec.status.lock().agent = AgentDescription { name: shown(info.name), title: shown(info.title), version: shown(info.version) };
+        self.asks.auth_methods = info
+            .auth_methods
+            .into_iter()
+            .map(|(id, name)| AuthMethod { id: shown(Some(id)).unwrap_or_default(), name: shown(name) })
+            .collect();
         let id = self.asks.open(Ask::SessionNew);
         self.asks.deadline = Some(Instant::now() + SESSION_NEW_WAIT.max(INITIALIZE_WAIT.min(self.hub.settings.initialize_wait)));
         self.outbox.push_bulk(message::session_new(&id, Path::new(&self.exec.cwd)));
@@ -108,7 +111,9 @@ impl Task {
         self.asks.deadline = None;
         let acp_session_id = match outcome.map(|result| message::member(result, "sessionId")) {
             Ok(Some(id)) => id,
-            Ok(None) => return self.fail_start(Failure::because(Code::SessionNewFailed, "The agent's answer to `session/new` names no session.")),
+            Ok(None) => {
+                return self.fail_start(Failure::because(Code::SessionNewFailed, "The agent's answer to `session/new` names no session."));
+            }
             Err(error) if RpcError::read(error).code == message::code::AUTH_REQUIRED => {
                 let methods = std::mem::take(&mut self.asks.auth_methods);
                 let failure = self.agent_error(Code::AuthenticationRequired, "session/new", error);

@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use acp_bridge::frame::{DEFAULT_FRAME_CAP, Line, LineReader};
-use acp_bridge::message;
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
 use acp_bridge::process::{Leader, Mark, Spawned, end_tree};
@@ -102,7 +101,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         stdin: Some(pipe::Sender::from_owned_fd(process.stdin)?),
         stdout: Some(pipe::Receiver::from_owned_fd(process.stdout)?),
         stderr: Some(pipe::Receiver::from_owned_fd(process.stderr)?),
-        leader_exit: Some(AsyncFd::with_interest(leader.try_clone_pidfd()?, Interest::READABLE)?),
+        leader_exit: Some(AsyncFd::register_with_interest(leader.try_clone_pidfd()?, Interest::READABLE)?),
         leader,
         mark: mark.clone(),
         reader: LineReader::new(DEFAULT_FRAME_CAP),

@@ -7,7 +7,8 @@ use super::{Method, raw};
 use crate::daemon::server::Connection;
 use crate::domain::timestamp_text;
 use crate::wire::{
-    DescribeResult, Failure, HelloParams, HelloResult, NoParams, PROTOCOL_VERSION, PrincipalInfo, Raw, ServerInfo, ShutdownResult, StatusResult,
+    DescribeResult, Failure, HelloParams, HelloResult, NoParams, PROTOCOL_VERSION, PrincipalInfo, Raw, ServerInfo, ShutdownResult,
+    StatusResult,
 };
 
 pub(super) struct Hello;

@@ -65,7 +65,9 @@ async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Resu
                 live.ended.cancelled().await;
             }
             Err(Unavailable::Busy(Some(_))) => return Err(Failure::because(Code::SessionBusy, "The session has a live execution.")),
-            Err(Unavailable::Busy(None)) => return Err(Failure::because(Code::SessionBusy, "An execution of the session is being started.")),
+            Err(Unavailable::Busy(None)) => {
+                return Err(Failure::because(Code::SessionBusy, "An execution of the session is being started."));
+            }
         }
     }
 }
@@ -106,7 +108,8 @@ async fn start(
         redactor,
         process,
     };
-    let execution = launch(hub, about, ready).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
+    let execution =
+        launch(hub, about, ready).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
     reservation.keep(&execution);
     if (params.bind && !connection.bind(id)) || hub.shutdown.is_cancelled() {
         execution.stop("its starter's connection closed").await;

@@ -19,7 +19,8 @@ pub(super) struct Resolve;
 
 impl Method for Resolve {
     const NAME: &'static str = "permission/resolve";
-    const ABOUT: &'static str = "Answers one live request with one of its options, exactly once. All five strings must match byte for byte.";
+    const ABOUT: &'static str =
+        "Answers one live request with one of its options, exactly once. All five strings must match byte for byte.";
     type Params = ResolveParams;
     type Result = ResolveResult;
 
@@ -69,7 +70,9 @@ pub(super) async fn unanswered(
             connection.hub.audit.lookup(key.clone(), task_id.to_owned(), request_id, move |past| drop(found.send(past)));
             match answer.await {
                 Ok(Ok(past)) => past_failure(past.filter(|past| past.pending_id == pending_id)),
-                Ok(Err(error)) => Failure::because(Code::PermissionAuditFailed, format!("What became of the request can't be read: {error}")),
+                Ok(Err(error)) => {
+                    Failure::because(Code::PermissionAuditFailed, format!("What became of the request can't be read: {error}"))
+                }
                 Err(_) => Code::PermissionAuditFailed.into(),
             }
         }

@@ -1,0 +1,79 @@
+//! `agentctl audit`.
+
+use std::process::ExitCode;
+
+use acp_bridge::presentation::terminal;
+use clap::Args;
+
+use super::{CliError, Global, output};
+use crate::wire::{AuditListParams, AuditListResult, AuditRecord};
+
+/// Show what was asked, who answered and what became of it, newest first.
+#[derive(Debug, Args)]
+pub(super) struct Audit {
+    /// Only of this task
+    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
+    task: Option<String>,
+    /// Only of this session
+    #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
+    session: Option<String>,
+    /// Only this request
+    #[arg(long, value_name = "REQUEST", allow_hyphen_values = true)]
+    request: Option<String>,
+    /// At most this many (1 to 1000)
+    #[arg(long, value_name = "N")]
+    limit: Option<u32>,
+    /// The next page: what the last line of the page before says
+    #[arg(long, value_name = "CURSOR")]
+    cursor: Option<String>,
+}
+
+impl Audit {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
+        let params = AuditListParams {
+            task_id: self.task,
+            session_id: self.session,
+            request_id: self.request,
+            limit: self.limit,
+            cursor: self.cursor,
+        };
+        let result: AuditListResult = global.connect()?.call("audit/list", &params)?;
+        if global.json {
+            output::json(&result);
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::out(&result.records.iter().map(describe).collect::<String>());
+        if let Some(next) = result.next {
+            output::note(&format!("more: --cursor {next}"));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn describe(r: &AuditRecord) -> String {
+    let end = r.end.map_or("open", |end| end.as_str());
+    let why = r.end_reason.as_ref().map_or_else(String::new, |reason| format!(" ({reason})"));
+    let mut text = format!("{}  {end}{why}  {}\n", r.created_at, terminal(&r.title));
+    text += &format!(
+        "  task {}  session {}  request {}  pending {}\n",
+        output::quote(&r.task_id),
+        output::quote(&r.session_id),
+        r.request_id,
+        output::quote(&r.pending_id)
+    );
+    for a in &r.resolutions {
+        text += &format!(
+            "  {}  user {} through {} chose {}: {}\n",
+            a.selected_at,
+            a.actor_user_id,
+            a.source.as_str(),
+            terminal(&a.option_id),
+            a.result
+        );
+    }
+    if r.failed_attempts.count > 0 {
+        let codes: Vec<&str> = r.failed_attempts.last.iter().map(|a| a.code.as_str()).collect();
+        text += &format!("  {} failed attempt(s): {}\n", r.failed_attempts.count, codes.join(", "));
+    }
+    text
+}

@@ -1,0 +1,20 @@
+//! `agentctl describe`.
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::{CliError, Global, output};
+use crate::daemon;
+
+/// Print what `control/describe` answers. Needs no daemon.
+#[derive(Debug, Args)]
+pub(super) struct Describe {}
+
+impl Describe {
+    pub(super) fn run(self, _global: &Global) -> Result<ExitCode, CliError> {
+        output::out(&(serde_json::to_string_pretty(&daemon::schema()).context("the schema can't be written")? + "\n"));
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,117 @@
+//! What commands print, and how they fail.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use acp_bridge::presentation::terminal;
+use serde::Serialize;
+
+use super::CliError;
+use crate::client::ClientError;
+use crate::wire::Failure;
+
+/// Writes text to stdout. A reader that has gone away (`| head`) ends the command quietly.
+pub(super) fn out(text: &str) {
+    let mut stdout = io::stdout().lock();
+    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        std::process::exit(i32::from(error.kind() != io::ErrorKind::BrokenPipe));
+    }
+}
+
+/// Writes a line of our own to stderr.
+pub(super) fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Prints a value as one line of JSON.
+pub(super) fn json<T: Serialize>(value: &T) {
+    out(&format!("{}\n", acp_bridge::json::to_text(value)));
+}
+
+/// A table with aligned columns; the first row is its head.
+pub(super) fn table(rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    out(&text);
+}
+
+/// Tells why a command failed, and with which status.
+pub(super) fn report(error: &CliError, as_json: bool) -> ExitCode {
+    match error {
+        CliError::Client(ClientError::Failure(failure)) => {
+            if as_json {
+                note(&acp_bridge::json::to_text(failure));
+            } else {
+                note(&format!("agentctl: {}", describe(failure)));
+            }
+            ExitCode::from(failure.stable_code().map_or(if failure.code == -32602 { 2 } else { 1 }, |code| code.exit_status()))
+        }
+        CliError::Client(error @ (ClientError::Unreachable { .. } | ClientError::Folder(_) | ClientError::Foreign { .. })) => {
+            note(&format!("agentctl: {error}"));
+            if matches!(error, ClientError::Unreachable { .. }) {
+                note("Start it with `agentctl serve`.");
+            }
+            ExitCode::from(3)
+        }
+        CliError::Client(error) => {
+            note(&format!("agentctl: {error}"));
+            ExitCode::from(if matches!(error, ClientError::Broken(_)) { 3 } else { 1 })
+        }
+        CliError::Other(error) => {
+            note(&format!("agentctl: {}", terminal(&format!("{error:#}"))));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A failure for people: what happened, what is known, what to do.
+fn describe(failure: &Failure) -> String {
+    let mut text = terminal(&failure.message).into_owned();
+    let Some(data) = &failure.data else { return text };
+    text += &format!(" [{}]", data.code.as_str());
+    if let Some(end) = data.end {
+        text += &format!("\n  It ended: {end}.");
+    }
+    if let Some(r) = &data.resolution {
+        text += &format!("\n  User {} answered it through {} at {}: {}.", r.actor_user_id, r.source.as_str(), r.selected_at, r.result);
+    }
+    for method in &data.auth_methods {
+        text += &format!("\n  It offers: {}", terminal(method.name.as_ref().unwrap_or(&method.id)));
+    }
+    if let Some(stderr) = &data.stderr {
+        text += "\n  Its stderr (the agent's own words):";
+        for line in stderr.lines() {
+            text += &format!("\n    {}", terminal(line));
+        }
+    }
+    text + &format!("\n  {}", data.hint)
+}
+
+/// A shell word.
+pub(super) fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else if word.chars().any(char::is_control) {
+        // $'...' can say what a terminal must not show.
+        let escaped: String = word
+            .chars()
+            .map(|c| match c {
+                '\'' => "\\'".to_owned(),
+                '\\' => "\\\\".to_owned(),
+                c if c.is_control() => format!("\\u{:04x}", c as u32),
+                c => c.to_string(),
+            })
+            .collect();
+        format!("$'{escaped}'")
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

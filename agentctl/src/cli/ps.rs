@@ -1,0 +1,58 @@
+//! `agentctl ps`.
+
+use std::process::ExitCode;
+
+use acp_bridge::presentation::terminal;
+use clap::Args;
+
+use super::{CliError, Global, output};
+use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, Exit, State};
+
+/// List live executions.
+#[derive(Debug, Args)]
+pub(super) struct Ps {
+    /// Only of this task
+    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
+    task: Option<String>,
+    /// Only of this session
+    #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
+    session: Option<String>,
+    /// Also those that have ended
+    #[arg(long, short)]
+    all: bool,
+}
+
+impl Ps {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
+        let params = ExecutionListParams { task_id: self.task, session_id: self.session, owner: None };
+        let mut result: ExecutionListResult = global.connect()?.call("execution/list", &params)?;
+        result.executions.retain(|e| self.all || e.state != State::Exited);
+        if global.json {
+            output::json(&result);
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut rows = vec![["EXECUTION", "TASK", "SESSION", "STATE", "PID", "PENDING", "STARTED", "COMMAND"].map(String::from).to_vec()];
+        rows.extend(result.executions.iter().map(row));
+        output::table(&rows);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn row(e: &ExecutionInfo) -> Vec<String> {
+    let state = serde_json::to_value(e.state).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
+    let state = match e.exit {
+        Some(Exit::Code(code)) => format!("{state} {code}"),
+        Some(Exit::Signal(signal)) => format!("{state} signal {signal}"),
+        None => state,
+    };
+    vec![
+        e.execution_id.clone(),
+        output::quote(&e.task_id),
+        output::quote(&e.session_id),
+        state,
+        e.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
+        e.pending.to_string(),
+        e.started_at.clone(),
+        terminal(&e.command).chars().take(60).collect(),
+    ]
+}

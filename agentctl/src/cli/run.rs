@@ -1,0 +1,148 @@
+//! `agentctl run`.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use acp_bridge::presentation::Redactor;
+use anyhow::Context as _;
+use clap::Args;
+
+use super::prompt::Turn;
+use super::start_daemon::connect_or_start;
+use super::{CliError, Global, output};
+use crate::client::Client;
+use crate::wire::{ExecutionParams, StartParams, StartResult, StopResult};
+
+/// Start an agent. With -p its turn is streamed and the exit status is 0 on `end_turn`; without, the agent stays
+/// until this command is interrupted or the agent ends. Permission requests are answered with `agentctl resolve`.
+#[derive(Debug, Args)]
+pub(super) struct Run {
+    /// The task [default: the name of the working folder]
+    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
+    task: Option<String>,
+    /// The session [default: a new one]
+    #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
+    session: Option<String>,
+    /// The agent's working folder [default: this one]
+    #[arg(long, value_name = "DIR")]
+    cwd: Option<PathBuf>,
+    /// The prompt of the first turn
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: Option<String>,
+    /// Leave the agent running and print its ids
+    #[arg(long)]
+    detach: bool,
+    /// End a live execution of the session first
+    #[arg(long)]
+    replace: bool,
+    /// Names of environment variables that the agent must not see
+    #[arg(long, value_name = "NAME")]
+    strip_env: Vec<String>,
+    /// Fail if no daemon runs
+    #[arg(long)]
+    no_start: bool,
+    /// The agent's command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<String>,
+}
+
+impl Run {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
+        let params = self.params()?;
+        let redactor = Redactor::new(params.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let mut client = connect_or_start(global, !self.no_start)?;
+        if std::io::stderr().is_terminal() {
+            output::note(&format!("starting {} ...", self.command.join(" ")));
+        }
+        let started: StartResult = client.call("execution/start", &params)?;
+        if self.detach {
+            if let Some(text) = self.prompt {
+                Turn::start(&mut client, &started.session_id, text)?.wait_started()?;
+            }
+            print(global, &started);
+            return Ok(ExitCode::SUCCESS);
+        }
+        output::note(&format!(
+            "task {}  session {}  pid {}",
+            output::quote(&started.task_id),
+            output::quote(&started.session_id),
+            started.pid
+        ));
+        match self.prompt {
+            Some(text) => {
+                let outcome = Turn::start(&mut client, &started.session_id, text)?.stream(global, &redactor);
+                stop(&mut client, &started)?;
+                outcome
+            }
+            None => wait(&mut client, &started),
+        }
+    }
+
+    fn params(&self) -> Result<StartParams, CliError> {
+        let here = std::env::current_dir().context("cannot tell the working folder")?;
+        let cwd = self.cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
+        let cwd = cwd.canonicalize().unwrap_or(cwd);
+        let mut words = self.command.iter().cloned();
+        let mut env = std::collections::BTreeMap::new();
+        for (name, value) in std::env::vars_os() {
+            match (name.into_string(), value.into_string()) {
+                (Ok(name), Ok(value)) => drop(env.insert(name, value)),
+                (Ok(name), Err(_)) => output::note(&format!("{name} is not passed on: its value is not UTF-8")),
+                (Err(_), _) => {}
+            }
+        }
+        let task_id =
+            self.task.clone().unwrap_or_else(|| cwd.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned()));
+        Ok(StartParams {
+            command: words.next().unwrap_or_default(),
+            args: words.collect(),
+            env,
+            clear_env: true,
+            strip_env: self.strip_env.clone(),
+            cwd: cwd.into_os_string().into_string().map_err(|cwd| anyhow::anyhow!("{} is not UTF-8", cwd.display()))?,
+            task_id,
+            session_id: self.session.clone(),
+            replace: self.replace,
+            bind: !self.detach,
+            owner: None,
+        })
+    }
+}
+
+fn print(global: &Global, started: &StartResult) {
+    if global.json {
+        return output::json(started);
+    }
+    output::out(&format!(
+        "execution {}\ntask {}\nsession {}\npid {}\n",
+        started.execution_id,
+        output::quote(&started.task_id),
+        output::quote(&started.session_id),
+        started.pid
+    ));
+}
+
+fn stop(client: &mut Client, started: &StartResult) -> Result<StopResult, CliError> {
+    let params = ExecutionParams { execution_id: Some(started.execution_id.clone()), ..Default::default() };
+    let result: StopResult = client.call("execution/stop", &params)?;
+    super::stop::warn_of_survivors(&result);
+    Ok(result)
+}
+
+/// Waits for the agent's end, telling of its prompts.
+fn wait(client: &mut Client, started: &StartResult) -> Result<ExitCode, CliError> {
+    super::events::subscribe(client, None, Some(&started.session_id), None)?;
+    loop {
+        if let crate::client::Incoming::Event(event) = client.recv()? {
+            super::permissions::notice(&event);
+            if event.state == Some(crate::wire::State::Exited) && event.execution_id.as_deref() == Some(&started.execution_id) {
+                output::note(&format!("the agent ended: {}", event.reason.unwrap_or_default()));
+                return Ok(match event.exit {
+                    Some(crate::wire::Exit::Code(0)) => ExitCode::SUCCESS,
+                    _ => ExitCode::FAILURE,
+                });
+            }
+        }
+    }
+}

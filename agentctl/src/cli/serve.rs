@@ -1,0 +1,34 @@
+//! `agentctl serve`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{CliError, Global};
+use crate::daemon::{self, Options, Settings};
+use crate::limits;
+
+/// Run the daemon in the foreground. SIGTERM stops all agents, then it.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Live executions at once; a further start fails with `limit_reached`
+    #[arg(long, value_name = "N", default_value_t = limits::MAX_EXECUTIONS)]
+    max_executions: usize,
+    /// Seconds for an agent's answer to `initialize`
+    #[arg(long, value_name = "SECONDS", default_value_t = limits::INITIALIZE_WAIT.as_secs())]
+    initialize_timeout: u64,
+}
+
+impl Serve {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
+        let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTCTL_LOG").unwrap_or_else(|_| "info".into());
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+        daemon::serve(Options {
+            socket: global.socket(),
+            state_dir: global.state_dir(),
+            settings: Settings { max_executions: self.max_executions, initialize_wait: Duration::from_secs(self.initialize_timeout) },
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

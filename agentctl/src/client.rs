@@ -1,0 +1,177 @@
+//! A blocking client of the control socket, for the command line and the checks of fixtures.
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::getuid;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::paths::{self, FolderError};
+use crate::wire::{Event, Failure};
+
+/// A connection to the daemon.
+#[derive(Debug)]
+pub struct Client {
+    reader: BufReader<UnixStream>,
+    next_id: u64,
+    /// What came while something else was waited for.
+    waiting: VecDeque<Incoming>,
+}
+
+/// What the daemon sends.
+#[derive(Debug)]
+pub enum Incoming {
+    /// The answer to the call with this number.
+    Answer(u64, Result<Box<RawValue>, Failure>),
+    /// An event.
+    Event(Box<Event>),
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens there.
+    #[error("no daemon listens on {socket}: {source}")]
+    Unreachable {
+        /// The socket.
+        socket: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The socket is not one that we may trust.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Somebody else listens there.
+    #[error("{socket} is served by user {uid}, not by us")]
+    Foreign {
+        /// The socket.
+        socket: PathBuf,
+        /// Who.
+        uid: u32,
+    },
+    /// The connection broke.
+    #[error("the daemon closed the connection: {0}")]
+    Broken(io::Error),
+    /// The daemon says no.
+    #[error("{}", .0.message)]
+    Failure(Failure),
+    /// The daemon says something that we don't understand.
+    #[error("the daemon's answer can't be read: {0}")]
+    Unreadable(serde_json::Error),
+}
+
+impl Client {
+    /// Connects, after checking that socket and daemon are this user's.
+    ///
+    /// # Errors
+    /// `Unreachable` if nobody listens; see [`ClientError`].
+    pub fn connect(socket: &Path) -> Result<Self, ClientError> {
+        let unreachable = |source| ClientError::Unreachable { socket: socket.to_owned(), source };
+        match paths::check_private(&paths::socket_folder(socket)) {
+            Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Err(unreachable(source)),
+            checked => checked?,
+        }
+        let stream = UnixStream::connect(socket).map_err(unreachable)?;
+        let uid = getsockopt(&stream, sockopt::PeerCredentials).map_err(|errno| unreachable(errno.into()))?.uid();
+        if uid != getuid().as_raw() {
+            return Err(ClientError::Foreign { socket: socket.to_owned(), uid });
+        }
+        Ok(Self { reader: BufReader::new(stream), next_id: 0, waiting: VecDeque::new() })
+    }
+
+    /// Makes a call and waits for its result. Events that come meanwhile are kept for [`recv`](Self::recv).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn call<P: Serialize, R: DeserializeOwned>(&mut self, method: &str, params: &P) -> Result<R, ClientError> {
+        let id = self.send(method, params)?;
+        let result = self.answer(id)?;
+        serde_json::from_str(result.get()).map_err(ClientError::Unreadable)
+    }
+
+    /// Sends a call; its answer comes with the returned number.
+    ///
+    /// # Errors
+    /// `Broken`.
+    pub fn send<P: Serialize>(&mut self, method: &str, params: &P) -> Result<u64, ClientError> {
+        #[derive(Serialize)]
+        struct Request<'a, P> {
+            jsonrpc: &'static str,
+            id: u64,
+            method: &'a str,
+            params: &'a P,
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut line = serde_json::to_vec(&Request { jsonrpc: "2.0", id, method, params }).map_err(ClientError::Unreadable)?;
+        line.push(b'\n');
+        self.reader.get_mut().write_all(&line).map_err(ClientError::Broken)?;
+        Ok(id)
+    }
+
+    /// Waits for the answer to a call.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub fn answer(&mut self, id: u64) -> Result<Box<RawValue>, ClientError> {
+        if let Some(at) = self.waiting.iter().position(|i| matches!(i, Incoming::Answer(n, _) if *n == id))
+            && let Some(Incoming::Answer(_, outcome)) = self.waiting.remove(at)
+        {
+            return outcome.map_err(ClientError::Failure);
+        }
+        loop {
+            match self.read()? {
+                Incoming::Answer(n, outcome) if n == id => return outcome.map_err(ClientError::Failure),
+                other => self.waiting.push_back(other),
+            }
+        }
+    }
+
+    /// Waits for whatever comes next.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; a failed call is an `Answer`, not an error.
+    pub fn recv(&mut self) -> Result<Incoming, ClientError> {
+        match self.waiting.pop_front() {
+            Some(incoming) => Ok(incoming),
+            None => self.read(),
+        }
+    }
+
+    /// Bounds every wait of this client; one that takes longer is `Broken` with `WouldBlock`.
+    ///
+    /// # Errors
+    /// `Broken`.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
+        self.reader.get_ref().set_read_timeout(timeout).map_err(ClientError::Broken)
+    }
+
+    fn read(&mut self) -> Result<Incoming, ClientError> {
+        #[derive(Deserialize)]
+        struct Message {
+            id: Option<u64>,
+            result: Option<Box<RawValue>>,
+            error: Option<Failure>,
+            params: Option<Box<Event>>,
+        }
+        let mut line = String::new();
+        let n = self.reader.read_line(&mut line).map_err(ClientError::Broken)?;
+        if n == 0 {
+            return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let message: Message = serde_json::from_str(&line).map_err(ClientError::Unreadable)?;
+        match message {
+            Message { params: Some(event), .. } => Ok(Incoming::Event(event)),
+            Message { id: Some(id), error: Some(failure), .. } => Ok(Incoming::Answer(id, Err(failure))),
+            Message { id: Some(id), result, .. } => Ok(Incoming::Answer(id, Ok(result.unwrap_or_else(|| RawValue::NULL.to_owned())))),
+            Message { error: Some(failure), .. } => Err(ClientError::Failure(failure)),
+            Message { .. } => Err(ClientError::Broken(io::ErrorKind::InvalidData.into())),
+        }
+    }
+}

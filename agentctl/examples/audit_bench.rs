@@ -49,7 +49,7 @@ async fn measure(dir: &std::path::Path, callers: usize, time: Duration) -> anyho
         counters.claims as f64 / counters.fsyncs as f64,
     );
     let (tx, rx) = oneshot::channel();
-    audit.close(move || drop(tx.send(())));
+    audit.close(move || tx.send(()).unwrap_or_default());
     rx.await.context("the audit thread is gone")
 }
 
@@ -62,13 +62,13 @@ async fn caller(audit: Audit, start: Instant, time: Duration) -> anyhow::Result<
         let (claim_id, request_id) = (claim.claim_id, claim.request_id);
         let (tx, rx) = oneshot::channel();
         let sent = Instant::now();
-        audit.claim(claim, row, move |result| drop(tx.send(result)));
+        audit.claim(claim, row, move |result| tx.send(result).unwrap_or_else(drop));
         rx.await??;
         waits.push(sent.elapsed());
         let ending = Some(Ending { end: End::Resolved, reason: "answered".into() });
         let (tx, rx) = oneshot::channel();
         let finish = Finish { claim_id, request_id, result: ClaimResult::Accepted, ending, at: Timestamp::now() };
-        audit.finish(finish, move |result| drop(tx.send(result)));
+        audit.finish(finish, move |result| tx.send(result).unwrap_or_else(drop));
         rx.await??;
     }
     Ok(waits)

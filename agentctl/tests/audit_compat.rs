@@ -1,5 +1,7 @@
 //! A database of each earlier version is opened and read right. See `data/README.md`.
 
+#![allow(clippy::unwrap_used)]
+
 use agentctl::audit::{
     Attempt, Audit, Ended, Ending, ExecutionStarted, FailedAttempt, Finish, Limits, Page, PageSize, Query, Record, RequestRow, Resolution,
     SCHEMA_VERSION,
@@ -37,9 +39,9 @@ fn row(n: u128) -> RequestRow {
         execution_id: Uuid::from_u128(0xe),
         session: session(),
         task_id: "t1".to_owned(),
-        acp_session_id: (n % 2 == 0).then(|| "acp-1".to_owned()),
+        acp_session_id: n.is_multiple_of(2).then(|| "acp-1".to_owned()),
         pending_id: format!("agent-id-{n}"),
-        tool_call_id: (n % 2 == 1).then(|| "call_1".to_owned()),
+        tool_call_id: (!n.is_multiple_of(2)).then(|| "call_1".to_owned()),
         created_at: at(n as i64),
         title: format!("title {n} ✓"),
         action: r#"{"type":"command","command":"git status"}"#.to_owned(),

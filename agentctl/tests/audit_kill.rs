@@ -2,6 +2,7 @@
 //!
 //! The killed process is this test binary again, with `AGENTCTL_FAILPOINTS` set. Needs `--features failpoints`.
 #![cfg(feature = "failpoints")]
+#![allow(clippy::unwrap_used)]
 
 use agentctl::audit::{Audit, AuditError, ClaimError, Ending, Finish, Limits, PastRequest, RequestRow};
 use agentctl::domain::{Actor, ActorKind, Claim, ClaimResult, End, SessionKey, Source};

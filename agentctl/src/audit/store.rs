@@ -1,10 +1,12 @@
-//! The connection and its owner's memory: transactions, failures, flushes.
+//! The connection and its owner's memory: transactions and failures.
+
+mod maintain;
 
 use super::backlog::Backlog;
 use super::counters::{Shared, add};
 use super::error::{AuditError, ClaimError, Severity, severity};
 use super::faults::{self, Points};
-use super::limits::{Limits, RETRY};
+use super::limits::Limits;
 use super::op::{Change, ClaimOp};
 use super::schedule::Schedule;
 use super::txn::{self, Failure};
@@ -29,8 +31,6 @@ enum Sync {
     /// Nothing but the header of a log that begins anew.
     Normal,
 }
-
-const COUNT_CHECKPOINT: &str = "INSERT INTO meta (key, value) VALUES ('checkpoints', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1";
 
 fn set_sync(conn: &Connection, current: &mut Sync, wanted: Sync) -> Result<(), rusqlite::Error> {
     if *current != wanted {
@@ -139,6 +139,24 @@ impl Store {
         self.schedule.retry(Instant::now());
     }
 
+    /// Whatever failed: an I/O error is the end of this connection.
+    fn judge(&mut self, error: rusqlite::Error) -> String {
+        let text = error.to_string();
+        if severity(&error) == Severity::Broken {
+            self.drop_connection();
+            self.failed(&text);
+        } else {
+            self.shared.error(&text);
+        }
+        text
+    }
+
+    /// Reads something small on the audit thread.
+    pub(super) fn read<T>(&mut self, read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>) -> Result<T, String> {
+        let result = read(self.ready()?);
+        result.map_err(|error| self.judge(error))
+    }
+
     /// Closes the connection for good, or until it is needed.
     fn drop_connection(&mut self) {
         let files = Arc::clone(&self.files);
@@ -149,13 +167,24 @@ impl Store {
     /// The connection, with its commits flushed in this way.
     fn ready_for(&mut self, sync: Sync) -> Result<&Connection, String> {
         self.ready()?;
-        let Some(conn) = &self.conn else { return Err("closed".to_owned()) };
-        set_sync(conn, &mut self.sync, sync).map_err(|e| e.to_string())?;
-        Ok(conn)
+        if let Some(conn) = &self.conn
+            && let Err(error) = set_sync(conn, &mut self.sync, sync)
+        {
+            return Err(self.judge(error));
+        }
+        self.ready()
     }
 
     /// Everything but claims, and what an earlier turn could not write: one transaction, flushed later.
+    ///
+    /// While nothing can be written, the backlog alone is left to the timer: it must not hold up the claims behind it.
     pub(super) fn changes(&mut self, changes: Vec<Change>) {
+        if !changes.is_empty() || self.shared.available.load(Relaxed) {
+            self.write_changes(changes);
+        }
+    }
+
+    fn write_changes(&mut self, changes: Vec<Change>) {
         let backlog = self.backlog.take(&self.shared);
         if changes.is_empty() && backlog.is_empty() {
             return;
@@ -284,67 +313,6 @@ impl Store {
         }
     }
 
-    /// What is due: the flush, the backlog, a step of retention.
-    pub(super) fn maintain(&mut self, now: Instant) {
-        if self.schedule.retry_due(now) {
-            self.schedule.retried();
-            if self.ready().is_ok() {
-                self.changes(Vec::new());
-            }
-        }
-        if self.schedule.checkpoint_due(now) {
-            self.checkpoint();
-        }
-        if self.schedule.prune_due(now) {
-            self.prune(now);
-        }
-    }
-
-    /// Moves the log into the database: this flushes what was committed without a flush.
-    pub(super) fn checkpoint(&mut self) {
-        self.schedule.checkpointed();
-        let Some(conn) = &self.conn else { return };
-        // The log's next first frame costs an fsync of its header. It is written here, so that no claim pays for it.
-        // If a reader held up the checkpoint, the same frame flushes the log.
-        let result = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| Ok((row.get(1)?, row.get(2)?))).and_then(
-            |(log, moved): (i64, i64)| {
-                set_sync(conn, &mut self.sync, if log == moved { Sync::Normal } else { Sync::Full })?;
-                txn::exec(conn, COUNT_CHECKPOINT)
-            },
-        );
-        add(&self.shared.fsyncs, 3);
-        let Err(error) = result else { return };
-        if severity(&error) == Severity::Broken {
-            // An fsync may have failed: what is in the log can't be trusted until it is read again.
-            self.drop_connection();
-            self.failed(&format!("a checkpoint failed: {error}"));
-        } else {
-            self.shared.error(&format!("a checkpoint has to wait: {error}"));
-            self.schedule.wrote(Instant::now() + RETRY, 0);
-        }
-    }
-
-    fn prune(&mut self, now: Instant) {
-        let (requests, limits) = (self.requests, self.limits.clone());
-        let pruned = self
-            .ready_for(Sync::Normal)
-            .and_then(|conn| retain::prune(conn, &limits, requests, Timestamp::now()).map_err(|e| e.to_string()));
-        match pruned {
-            Ok(pruned) => {
-                self.requests = self.requests.saturating_sub(pruned);
-                add(&self.shared.pruned, pruned);
-                if pruned > 0 {
-                    self.schedule.wrote(now, pruned);
-                }
-                self.schedule.pruned(now, pruned > 0);
-            }
-            Err(error) => {
-                self.shared.error(&format!("retention: {error}"));
-                self.schedule.pruned(now, false);
-            }
-        }
-    }
-
     /// After a panic: nothing in memory about the last transaction is trusted.
     pub(super) fn panicked(&mut self, text: &str) {
         add(&self.shared.panics, 1);
@@ -354,18 +322,6 @@ impl Store {
         }
         self.drop_connection();
         self.failed(&format!("the audit thread panicked: {text}"));
-    }
-
-    /// The last turn: all is flushed and the log is emptied.
-    pub(super) fn close(&mut self) {
-        let files = Arc::clone(&self.files);
-        let _nobody_reads = files.lock();
-        if let Some(conn) = self.conn.take()
-            && let Err(error) = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        {
-            self.shared.error(&format!("at the end: {error}"));
-        }
-        self.shared.available.store(false, Relaxed);
     }
 
     #[cfg(test)]

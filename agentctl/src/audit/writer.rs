@@ -108,8 +108,7 @@ impl Writer {
     fn read(&mut self, read: Read) -> Flow {
         match read {
             Read::Lookup { session, task_id, request_id, done } => {
-                let found =
-                    self.store.ready().and_then(|conn| read::lookup(conn, &session, &task_id, request_id).map_err(|e| e.to_string()));
+                let found = self.store.read(|conn| read::lookup(conn, &session, &task_id, request_id));
                 done.send(found.map_err(AuditError::Unavailable));
             }
             Read::List(query, done) => match self.lists.try_send((query, done)) {

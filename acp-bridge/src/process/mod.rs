@@ -9,7 +9,7 @@ mod tree;
 
 pub use procfs::{Process, StartTime, is_alive, processes};
 pub use spawn::{Limits, SpawnError, Spawned, Spawner, Spec, resolve_command, spawn_detached};
-pub use tree::{ExitStatus, Leader, Mark, TreeEnd, end_tree, reap_orphans};
+pub use tree::{ExitStatus, ExitWatch, Leader, Mark, TreeEnd, end_tree, reap_orphans};
 
 use std::io;
 

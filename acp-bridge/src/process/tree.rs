@@ -10,6 +10,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::procfs::{Process, StartTime, processes};
 
@@ -35,6 +37,20 @@ pub struct Leader {
     pidfd: OwnedFd,
 }
 
+/// Waits for the exit of a leader.
+#[derive(Debug)]
+pub struct ExitWatch(AsyncFd<OwnedFd>);
+
+impl ExitWatch {
+    /// Returns once it has exited.
+    pub async fn exited(&self) {
+        // An error of the registration says nothing about the process; its pipes still tell of its end.
+        if self.0.readable().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// How processes of an agent that left its tree and session can be told: an entry of their environment.
 #[derive(Debug, Clone)]
 pub struct Mark(pub String);
@@ -56,12 +72,23 @@ impl Leader {
         Self { pid, start, pidfd }
     }
 
-    /// Its pidfd, readable once it has exited.
+    /// Another hold on the same process.
     ///
     /// # Errors
     /// Those of duplicating a descriptor.
-    pub fn try_clone_pidfd(&self) -> io::Result<OwnedFd> {
-        self.pidfd.try_clone()
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { pid: self.pid, start: self.start, pidfd: self.pidfd.try_clone()? })
+    }
+
+    /// Lets its exit be waited for, within a tokio runtime.
+    ///
+    /// # Errors
+    /// Those of registering a descriptor.
+    pub fn watch(&self) -> io::Result<ExitWatch> {
+        // SAFETY: the descriptor is owned by what is registered and is not replaced or closed before it.
+        #[allow(unsafe_code)]
+        let fd = unsafe { AsyncFd::register_with_interest(self.pidfd.try_clone()?, Interest::READABLE)? };
+        Ok(ExitWatch(fd))
     }
 
     /// How it ended, without reaping it; `None` while it runs.

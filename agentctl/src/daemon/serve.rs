@@ -92,7 +92,9 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let _ = std::fs::remove_file(&options.socket);
     server::drain(Duration::from_millis(200)).await;
     let (closed, done) = tokio::sync::oneshot::channel();
-    audit.close(move || drop(closed.send(())));
+    audit.close(move || {
+        let _ = closed.send(());
+    });
     let _ = done.await;
     tracing::info!("done");
     Ok(())

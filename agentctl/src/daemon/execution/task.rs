@@ -2,17 +2,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use acp_bridge::frame::{DEFAULT_FRAME_CAP, Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{Leader, Mark, Spawned, end_tree};
+use acp_bridge::process::{ExitWatch, Leader, Mark, Spawned, end_tree};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -93,7 +90,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         ended: CancellationToken::new(),
     });
     let leader = Leader::new(process.pid, process.start, process.pidfd);
-    let spare = Leader::new(process.pid, process.start, leader.try_clone_pidfd()?);
+    let spare = leader.try_clone()?;
     let task = Task {
         hub: hub.clone(),
         exec: execution.clone(),
@@ -101,7 +98,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         stdin: Some(pipe::Sender::from_owned_fd(process.stdin)?),
         stdout: Some(pipe::Receiver::from_owned_fd(process.stdout)?),
         stderr: Some(pipe::Receiver::from_owned_fd(process.stderr)?),
-        leader_exit: Some(AsyncFd::register_with_interest(leader.try_clone_pidfd()?, Interest::READABLE)?),
+        leader_exit: Some(leader.watch()?),
         leader,
         mark: mark.clone(),
         reader: LineReader::new(DEFAULT_FRAME_CAP),
@@ -141,7 +138,7 @@ pub(super) struct Task {
     pub(super) stdin: Option<pipe::Sender>,
     stdout: Option<pipe::Receiver>,
     stderr: Option<pipe::Receiver>,
-    leader_exit: Option<AsyncFd<OwnedFd>>,
+    leader_exit: Option<ExitWatch>,
     pub(super) leader: Leader,
     pub(super) mark: Mark,
     reader: LineReader,
@@ -371,9 +368,9 @@ async fn readable(pipe: Option<&pipe::Receiver>) {
     }
 }
 
-async fn exited(pidfd: Option<&AsyncFd<OwnedFd>>) {
-    match pidfd {
-        Some(pidfd) => drop(pidfd.readable().await),
+async fn exited(leader: Option<&ExitWatch>) {
+    match leader {
+        Some(leader) => leader.exited().await,
         None => std::future::pending().await,
     }
 }

@@ -10,4 +10,5 @@ pub mod failpoint;
 pub mod limits;
 pub mod paths;
 pub mod permission;
+pub mod replay;
 pub mod wire;

@@ -12,6 +12,8 @@ pub const LIVE_PROMPTS: usize = 1024;
 pub const REFUSAL_BYTES: usize = 1024 * 1024;
 /// Bytes of recent stderr of one execution: the oldest are dropped.
 pub const STDERR_RING: usize = 64 * 1024;
+/// Bytes of stderr of an ended execution that is remembered.
+pub const ENDED_STDERR: usize = 4 * 1024;
 /// Lines of noise on stdout kept as samples, and bytes of each: later ones are only counted.
 pub const NOISE_SAMPLES: usize = 8;
 /// See [`NOISE_SAMPLES`].

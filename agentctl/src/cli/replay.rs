@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{CliError, Global};
+use super::{CliError, Global, output};
+use crate::replay::{self, Report};
 
-/// Check recorded sessions: each is played as an agent under a daemon of its own, driven through the control socket,
-/// and must end as recorded. Or play one on stdio.
+/// Check recorded sessions: each is played as an agent under a private daemon, driven through the control socket,
+/// and must end as recorded. Prints TAP, or with --json one report a line. Exit status 0 if all passed, else 1.
 #[derive(Debug, Args)]
 pub(super) struct Replay {
     /// Speak the agent's side of this one recording on stdin and stdout
@@ -20,13 +21,46 @@ pub(super) struct Replay {
 }
 
 impl Replay {
-    pub(super) fn run(self, _global: &Global) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         if self.as_agent {
             let [fixture] = self.fixtures.as_slice() else {
                 return Err(anyhow::anyhow!("--as-agent plays exactly one recording").into());
             };
             return Ok(ExitCode::from(acp_bridge::fixture::play_as_agent(fixture)));
         }
-        Err(anyhow::anyhow!("not yet").into())
+        let json = global.json;
+        let mut number = 0;
+        if !json {
+            output::out("TAP version 13\n");
+        }
+        let reports = replay::check(&self.fixtures, |report| {
+            number += 1;
+            if json {
+                output::json(report);
+            } else {
+                output::out(&tap(number, report));
+            }
+        })?;
+        if !json {
+            output::out(&format!("1..{}\n", reports.len()));
+        }
+        let passed = reports.iter().all(|report| report.passed);
+        Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+fn tap(number: usize, report: &Report) -> String {
+    let verdict = if report.passed { "ok" } else { "not ok" };
+    let mut text = format!("{verdict} {number} - {} ({} checks)\n", report.name, report.checks);
+    if !report.passed {
+        text += &format!("  ---\n  file: {}\n  problems:\n", report.file.display());
+        for problem in &report.problems {
+            text += "    - |\n";
+            for line in problem.lines() {
+                text += &format!("      {}\n", acp_bridge::presentation::terminal(line));
+            }
+        }
+        text += "  ...\n";
+    }
+    text
 }

@@ -152,6 +152,8 @@ struct Status {
     pending: usize,
     counters: Counters,
     stop: Option<StopResult>,
+    /// The end of its stderr, once it has ended.
+    stderr: Option<StderrResult>,
 }
 
 /// The outcome of a start.
@@ -189,6 +191,11 @@ impl Execution {
     /// What its stop did, once it has ended.
     pub fn stop_result(&self) -> Option<StopResult> {
         self.status.lock().stop.clone()
+    }
+
+    /// The end of its stderr, once it has ended.
+    pub fn last_stderr(&self) -> Option<StderrResult> {
+        self.status.lock().stderr.clone()
     }
 
     /// Stops it, or waits for its end; `None` if its task failed.

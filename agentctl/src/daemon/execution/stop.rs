@@ -12,7 +12,7 @@ use super::Execution;
 use super::task::Task;
 use crate::code::Code;
 use crate::daemon::hub::Hub;
-use crate::limits::{DRAIN_WAIT, STOP_EOF_WAIT, STOP_TERM_WAIT};
+use crate::limits::{DRAIN_WAIT, ENDED_STDERR, STOP_EOF_WAIT, STOP_TERM_WAIT};
 use crate::wire::{Event, Exit, Failure, ProcessInfo, State, StopResult, Topic};
 
 /// How far the end has come.
@@ -124,6 +124,7 @@ impl Task {
         self.expire_requests("execution_ended");
         self.settle_claims().await;
         let by = self.stop.by();
+        self.exec.status.lock().stderr = Some(self.stderr_report(ENDED_STDERR));
         let exited = self.exited_failure();
         let Self { hub, exec, leader, mark, stop, mut turns, ready, .. } = self;
         let tree = end_tree(leader, &mark, hub.is_only_live(&exec)).await;

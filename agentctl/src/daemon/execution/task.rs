@@ -86,6 +86,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
             pending: 0,
             counters: Counters::default(),
             stop: None,
+            stderr: None,
         }),
         ended: CancellationToken::new(),
     });

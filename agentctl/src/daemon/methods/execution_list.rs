@@ -43,7 +43,8 @@ impl Method for Get {
 
 impl Method for Stderr {
     const NAME: &'static str = "execution/stderr";
-    const ABOUT: &'static str = "Gives the recent stderr of a live execution, bounded and redacted. It is never stored.";
+    const ABOUT: &'static str =
+        "Gives the recent stderr of an execution, bounded and redacted; of an ended one only the end. It is never stored.";
     type Params = StderrParams;
     type Result = StderrResult;
 
@@ -52,6 +53,9 @@ impl Method for Stderr {
         let execution = find_execution(&connection.hub, &owner, params.execution_id.as_deref(), params.session_id.as_deref())?;
         let (reply, answer) = oneshot::channel();
         execution.send(Command::Stderr { max_bytes: params.max_bytes.unwrap_or(STDERR_RING).min(STDERR_RING), reply });
-        answer.await.map_err(|_| ended())
+        match answer.await {
+            Ok(result) => Ok(result),
+            Err(_) => execution.last_stderr().ok_or_else(ended),
+        }
     }
 }

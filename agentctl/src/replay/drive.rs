@@ -108,7 +108,7 @@ impl Drive {
             }
             Step::Update(recorded) => self.update(recorded),
             Step::Asked(number) => self.asked(*number, &plan.prompts[*number]),
-            Step::Resolve { prompt, option_id } => {
+            Step::Resolve { prompt, option_id, frame: answer } => {
                 let listed = self.listed.get(prompt).ok_or("an answer to a prompt that was not listed")?;
                 let params = ResolveParams {
                     task_id: self.task_id.clone(),
@@ -118,7 +118,10 @@ impl Drive {
                     option_id: option_id.clone(),
                 };
                 let call: Result<ResolveResult, _> = self.client.call("permission/resolve", &params);
-                call.map(drop).map_err(|e| format!("permission/resolve failed: {}\n  {}", text(&e), frame(&plan.prompts[*prompt])))
+                call.map(drop).map_err(|e| {
+                    let asked = frame(&plan.prompts[*prompt]);
+                    format!("the recorded answer can't be given: {}\n  asked:    {asked}\n  answered: {answer}", text(&e))
+                })
             }
             Step::CancelRequest(prompt) => {
                 let listed = self.listed.get(prompt).ok_or("an answer to a prompt that was not listed")?;

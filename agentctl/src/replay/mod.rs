@@ -77,8 +77,10 @@ fn check_one(daemon: &PrivateDaemon, path: &Path) -> Report {
             };
         }
     };
-    let plan = Plan::of(&fixture);
-    let (checks, mut problems) = drive::drive(daemon, &fixture, &plan);
+    let (checks, mut problems) = match Plan::of(&fixture) {
+        Ok(plan) => drive::drive(daemon, &fixture, &plan),
+        Err(problem) => (0, vec![problem]),
+    };
     if checks == 0 && problems.is_empty() {
         problems.push("it checks nothing: it has neither a prompt nor a turn that ends".into());
     }

@@ -16,8 +16,8 @@ pub(super) enum Step {
     Update(Box<RawValue>),
     /// The agent asks: the prompt of this number must be listed.
     Asked(usize),
-    /// The client selects an option of that prompt.
-    Resolve { prompt: usize, option_id: String },
+    /// The client selects an option of that prompt, by this frame.
+    Resolve { prompt: usize, option_id: String, frame: Box<RawValue> },
     /// The client answers that prompt `cancelled`, without a cancel of its turn.
     CancelRequest(usize),
     /// `session/cancel`.
@@ -73,21 +73,21 @@ struct Reading {
 }
 
 impl Plan {
-    /// Reads a recording.
-    pub(super) fn of(fixture: &Fixture) -> Self {
+    /// Reads a recording. The error says which entry no client of ours could have made.
+    pub(super) fn of(fixture: &Fixture) -> Result<Self, String> {
         let mut reading = Reading { plan: Self::default(), ids: Vec::new(), turns: Vec::new(), cancelling: false, over: false };
         for (at, entry) in fixture.entries.iter().enumerate() {
             match &entry.kind {
                 EntryKind::Frame(Side::Client, frame) => {
                     let next_cancels = fixture.entries[at + 1..].iter().find_map(|e| client_method(&e.kind)).is_some_and(|cancels| cancels);
-                    reading.client(frame, next_cancels);
+                    reading.client(frame, next_cancels).map_err(|why| format!("{}: {why}\n  recorded: {frame}", fixture.place(at)))?;
                 }
                 EntryKind::Frame(Side::Agent, frame) => reading.agent(frame),
                 EntryKind::Line(..) => {}
                 EntryKind::Event(event) => reading.event(event),
             }
         }
-        reading.plan
+        Ok(reading.plan)
     }
 }
 
@@ -98,7 +98,7 @@ fn client_method(kind: &EntryKind) -> Option<bool> {
 }
 
 impl Reading {
-    fn client(&mut self, frame: &RawValue, next_cancels: bool) {
+    fn client(&mut self, frame: &RawValue, next_cancels: bool) -> Result<(), String> {
         match Message::read(frame.get()) {
             Some(Message::Request { id, method }) if method == "session/prompt" => {
                 let content = part(frame, &["params", "prompt"]).and_then(|raw| elements(&raw).map(own)).unwrap_or_default();
@@ -110,26 +110,33 @@ impl Reading {
                 self.cancelling = true;
                 self.end_open(Outcome::Cancelled);
             }
-            Some(Message::Response { id }) => self.answer(&id, frame, next_cancels),
+            Some(Message::Response { id }) => return self.answer(&id, frame, next_cancels),
             _ => {}
         }
+        Ok(())
     }
 
-    fn answer(&mut self, id: &RpcId, frame: &RawValue, next_cancels: bool) {
-        let Some(prompt) = self.ids.iter().rposition(|known| known == id) else { return };
-        let Some(outcome) = part(frame, &["result", "outcome"]) else { return };
-        match member(&outcome, "optionId") {
-            Some(option_id) => {
-                self.plan.prompts[prompt].outcome = Outcome::Selected(option_id.clone());
-                self.plan.steps.push(Step::Resolve { prompt, option_id });
+    fn answer(&mut self, id: &RpcId, frame: &RawValue, next_cancels: bool) -> Result<(), String> {
+        let number = self.ids.iter().rposition(|known| known == id).ok_or("it answers nothing that the agent asked")?;
+        let prompt = &mut self.plan.prompts[number];
+        let asked = || format!("; the agent asked: {}", prompt.frame);
+        let outcome = part(frame, &["result", "outcome"]).ok_or_else(|| format!("it is no outcome of a permission prompt{}", asked()))?;
+        match (member(&outcome, "outcome").as_deref(), member(&outcome, "optionId")) {
+            (Some("selected"), Some(option_id)) => {
+                prompt.outcome = Outcome::Selected(option_id.clone());
+                self.plan.steps.push(Step::Resolve { prompt: number, option_id, frame: frame.to_owned() });
             }
-            // Our cancel answers what the recording client answered around its own.
-            None if self.cancelling || next_cancels => self.plan.prompts[prompt].outcome = Outcome::Cancelled,
-            None => {
-                self.plan.prompts[prompt].outcome = Outcome::Cancelled;
-                self.plan.steps.push(Step::CancelRequest(prompt));
+            // Our cancel (or the end of the turn) answers what the recording client answered around or after it.
+            (Some("cancelled"), None) if prompt.outcome == Outcome::Cancelled => {}
+            (Some("cancelled"), None) => {
+                prompt.outcome = Outcome::Cancelled;
+                if !next_cancels {
+                    self.plan.steps.push(Step::CancelRequest(number));
+                }
             }
+            _ => return Err(format!("it is neither a selection nor `cancelled`{}", asked())),
         }
+        Ok(())
     }
 
     fn agent(&mut self, frame: &RawValue) {

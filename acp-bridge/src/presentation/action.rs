@@ -1,10 +1,7 @@
-//! The projection of a prompt.
+//! What is shown of a prompt, as types.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-
-use super::redact::Redactor;
-use crate::prompt::{Prompt, ToolCall};
 
 /// The type of an action, by the agent's claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,10 +56,10 @@ pub struct Action {
     pub tool: Option<String>,
     /// Whether a shown text was changed to protect a secret.
     pub redacted: bool,
-    /// Whether the request names nothing to act on.
+    /// Whether the request names nothing to act on, or what it names can't be shown: no policy may answer it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub incomplete: bool,
-    /// Whether a shown text was cut.
+    /// Whether a shown text or the list of paths was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// The longest full length in bytes of a text that was cut.
@@ -103,40 +100,4 @@ pub struct PromptView {
     pub action: Action,
     /// The options in the agent's order.
     pub options: Vec<OptionView>,
-}
-
-/// Projects a prompt; `earlier` is what the tool call's updates told before.
-pub fn present(prompt: &Prompt, earlier: Option<&ToolCall>, redactor: &Redactor) -> PromptView {
-    let mut call = earlier.cloned().unwrap_or_default();
-    call.merge(prompt.tool_call.clone());
-    let title = redactor.text(call.title.as_deref().unwrap_or_default());
-    PromptView {
-        action: Action {
-            action_type: ActionType::Other,
-            description: Some(title.text.clone()),
-            command: None,
-            cwd: None,
-            path: None,
-            paths: Vec::new(),
-            diffs: None,
-            destination: None,
-            server: None,
-            tool: None,
-            redacted: title.redacted,
-            incomplete: true,
-            truncated: false,
-            full_length: None,
-        },
-        title: title.text,
-        options: prompt
-            .options
-            .iter()
-            .map(|o| OptionView {
-                option_id: o.id.clone(),
-                name: redactor.text(&o.name).text,
-                kind: o.kind.clone(),
-                selectable: o.selectable,
-            })
-            .collect(),
-    }
 }

@@ -1,4 +1,24 @@
-//! Redaction.
+//! Redaction of one text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use memchr::memmem;
+
+use super::names::{Secrecy, secrecy};
+use super::spans::{MARKER, Spans, floor, replace};
+use super::{flags, lexer, pairs, tokens};
+
+/// The most bytes of a shown text.
+pub const MAX_SHOWN: usize = 4 * 1024;
+/// The most bytes of a text that are looked at to show its beginning.
+pub const MAX_ANALYSED: usize = 64 * 1024;
+/// Shorter values of secret names are not looked for elsewhere: they would match ordinary words.
+const MIN_VALUE: usize = 8;
+/// Command lines in command lines, as in `sh -c "sh -c '...'"`.
+const MAX_DEPTH: usize = 3;
+/// A text that still changes after so many rounds is not shown.
+const MAX_ROUNDS: usize = 6;
 
 /// A text that may be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,23 +31,249 @@ pub struct Shown {
     pub full_length: Option<usize>,
 }
 
-/// Takes secrets out of texts.
-#[derive(Debug, Clone, Default)]
-pub struct Redactor {}
+/// Takes secrets out of texts: those that their shape or their name tells, and the values it was given.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    values: Arc<Vec<memmem::Finder<'static>>>,
+}
+
+/// Tells how many values are known, never one of them.
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor").field("values", &self.values.len()).finish()
+    }
+}
+
+/// What a text is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    Command,
+}
 
 impl Redactor {
-    /// A redactor that also knows the values of an execution's environment.
-    pub fn new<'a>(_env: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self {}
+    /// A redactor that also knows the values of an execution's environment: those of 8 bytes or more under a
+    /// secret-looking name, and passwords in URLs.
+    pub fn new<'a>(env: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut values = Vec::new();
+        for (name, value) in env {
+            let secret = match secrecy(name) {
+                Secrecy::Strong => true,
+                Secrecy::Weak => super::names::looks_random(value),
+                Secrecy::No => false,
+            };
+            if secret {
+                values.push(value);
+            } else if let Some(password) = url_password(value) {
+                values.push(password);
+            }
+        }
+        Self::default().with_values(values)
+    }
+
+    /// Adds values that are secret whatever their name is, such as those of MCP headers; shorter ones than 8 bytes are ignored.
+    #[must_use]
+    pub fn with_values<'a>(self, values: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut all: Vec<String> = Vec::new();
+        for value in values {
+            let value = value.trim();
+            if value.len() < MIN_VALUE || MARKER.contains(value) {
+                continue;
+            }
+            // As it stands, and as it stands in JSON.
+            let json = serde_json::to_string(value).unwrap_or_default();
+            let json = json.trim_matches('"');
+            if json != value && json.len() >= MIN_VALUE {
+                all.push(json.to_owned());
+            }
+            all.push(value.to_owned());
+        }
+        all.sort_unstable();
+        all.dedup();
+        if all.is_empty() {
+            return self;
+        }
+        let mut known = Arc::unwrap_or_clone(self.values);
+        known.extend(all.iter().map(|value| memmem::Finder::new(value.as_bytes()).into_owned()));
+        Self { values: Arc::new(known) }
     }
 
     /// A text of any kind, bounded to 4 KiB.
     pub fn text(&self, text: &str) -> Shown {
-        Shown { text: text.to_owned(), redacted: false, full_length: None }
+        self.shown(text, Form::Text).unwrap_or_else(nothing)
     }
 
     /// A long text, such as stderr: redacted, not cut.
     pub fn long_text(&self, text: &str) -> String {
-        text.to_owned()
+        match self.stable(text, Form::Text) {
+            Ok(None) => text.to_owned(),
+            Ok(Some(changed)) => changed,
+            Err(Unreadable) => MARKER.to_owned(),
+        }
     }
+
+    /// A command line of a shell, bounded to 4 KiB; `None` if its quoting can't be read: then it must not be shown.
+    pub fn command(&self, command: &str) -> Option<Shown> {
+        self.shown(command, Form::Command)
+    }
+
+    fn shown(&self, text: &str, form: Form) -> Option<Shown> {
+        if text.len() <= MAX_SHOWN {
+            return match self.stable(text, form) {
+                Ok(None) => Some(Shown { text: text.to_owned(), redacted: false, full_length: None }),
+                Ok(Some(changed)) if changed.len() <= MAX_SHOWN => Some(Shown { text: changed, redacted: true, full_length: None }),
+                Ok(Some(changed)) => Some(self.cut(changed, true, text.len())),
+                Err(Unreadable) => None,
+            };
+        }
+        let head = self.head(text);
+        let mut form = form;
+        if head.len() < text.len() && form == Form::Command {
+            // Of a cut command the quoting may have no end, though the whole has one: its head is read as a text.
+            lexer::strict(text)?;
+            form = Form::Text;
+        }
+        match self.stable(head, form) {
+            Ok(changed) => {
+                let redacted = changed.is_some() || self.hides(text, head.len());
+                Some(self.cut(changed.unwrap_or_else(|| head.to_owned()), redacted, text.len()))
+            }
+            Err(Unreadable) => None,
+        }
+    }
+
+    /// The part of a long text that is looked at: it ends between two words and not in a known value.
+    fn head<'a>(&self, text: &'a str) -> &'a str {
+        let mut end = text.len();
+        if end > MAX_ANALYSED {
+            end = floor(text, MAX_ANALYSED);
+            end = text[..end].rfind(char::is_whitespace).unwrap_or(end);
+            for value in self.values.iter() {
+                let len = value.needle().len();
+                let window = end.saturating_sub(len)..text.len().min(end + len);
+                if let Some(at) = value.find(&text.as_bytes()[window.clone()])
+                    && window.start + at < end
+                {
+                    end = floor(text, window.start + at);
+                }
+            }
+        }
+        &text[..end]
+    }
+
+    /// Whether the head of a text ends in front of a known value.
+    fn hides(&self, text: &str, end: usize) -> bool {
+        self.values.iter().any(|value| text.as_bytes()[end..].starts_with(value.needle()))
+    }
+
+    /// Cuts a redacted text so that redacting the rest again changes nothing.
+    fn cut(&self, mut text: String, redacted: bool, full: usize) -> Shown {
+        let mut full_length = (full > MAX_ANALYSED).then_some(full);
+        for _ in 0..MAX_ROUNDS {
+            if text.len() > MAX_SHOWN {
+                full_length = Some(full);
+                let mut end = floor(&text, MAX_SHOWN);
+                let near = floor(&text, end.saturating_sub(MARKER.len()));
+                if let Some(at) = memmem::rfind(&text.as_bytes()[near..text.len().min(end + MARKER.len())], MARKER.as_bytes())
+                    && near + at < end
+                    && near + at + MARKER.len() > end
+                {
+                    end = near + at;
+                }
+                text.truncate(end);
+            }
+            match self.stable(&text, Form::Text) {
+                Ok(None) => return Shown { text, redacted, full_length },
+                Ok(Some(changed)) => text = changed,
+                Err(Unreadable) => break,
+            }
+        }
+        Shown { text: MARKER.to_owned(), redacted: true, full_length: None }
+    }
+
+    /// Redacts until nothing changes; `Ok(None)` if nothing changes at all.
+    fn stable(&self, text: &str, form: Form) -> Result<Option<String>, Unreadable> {
+        let mut changed: Option<String> = None;
+        for _ in 0..MAX_ROUNDS {
+            let now = changed.as_deref().unwrap_or(text);
+            let mut spans = Spans::new();
+            match form {
+                Form::Text => self.text_spans(now, &mut spans),
+                Form::Command => self.command_spans(now, 0, &mut spans).ok_or(Unreadable)?,
+            }
+            match replace(now, spans) {
+                Some(next) => changed = Some(next),
+                None => return Ok(changed),
+            }
+        }
+        Err(Unreadable)
+    }
+
+    fn value_spans(&self, text: &str, spans: &mut Spans) {
+        for value in self.values.iter() {
+            spans.extend(value.find_iter(text.as_bytes()).map(|at| at..at + value.needle().len()));
+        }
+    }
+
+    fn text_spans(&self, text: &str, spans: &mut Spans) {
+        tokens::scan(text, spans);
+        pairs::scan(text, spans);
+        self.value_spans(text, spans);
+        let bytes = text.as_bytes();
+        let quoting = memchr::memchr3(b'"', b'\'', b'\\', bytes).is_some();
+        if (quoting || memmem::find(bytes, b" -").is_some())
+            && let Some(lexed) = lexer::lenient(text)
+        {
+            let mut found = flags::scan(&lexed);
+            if quoting {
+                tokens::scan(&lexed.plain, &mut found);
+                self.value_spans(&lexed.plain, &mut found);
+            }
+            spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
+        }
+    }
+
+    /// `None` if the outermost command line can't be read.
+    fn command_spans(&self, text: &str, depth: usize, spans: &mut Spans) -> Option<()> {
+        if depth == 0 {
+            tokens::scan(text, spans);
+            self.value_spans(text, spans);
+        }
+        let Some(lexed) = lexer::strict(text) else { return (depth > 0).then_some(()) };
+        let mut found = flags::scan(&lexed);
+        if depth > 0 || lexed.plain != text {
+            tokens::scan(&lexed.plain, &mut found);
+            self.value_spans(&lexed.plain, &mut found);
+        }
+        for word in &lexed.words {
+            let plain = lexed.text(word);
+            let mut inner = Spans::new();
+            pairs::scan(plain, &mut inner);
+            if !word.verbatim && depth < MAX_DEPTH && plain.bytes().any(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'\\')) {
+                self.command_spans(plain, depth + 1, &mut inner)?;
+            }
+            found.extend(inner.into_iter().map(|span| word.plain.start + span.start..word.plain.start + span.end));
+        }
+        spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
+        for range in &lexed.other {
+            let mut inner = Spans::new();
+            self.text_spans(&text[range.clone()], &mut inner);
+            spans.extend(inner.into_iter().map(|span| range.start + span.start..range.start + span.end));
+        }
+        Some(())
+    }
+}
+
+/// A text that can't be shown.
+struct Unreadable;
+
+fn nothing() -> Shown {
+    Shown { text: MARKER.to_owned(), redacted: true, full_length: None }
+}
+
+/// The password of a URL such as `postgres://user:password@host/`.
+fn url_password(value: &str) -> Option<&str> {
+    let rest = &value[value.find("://")? + 3..];
+    let user = &rest[..rest.rfind('@')?];
+    Some(&user[user.find(':')? + 1..])
 }

@@ -1,0 +1,290 @@
+//! Secrets that are known by the name before them: `KEY=value`, `"key": "value"`, headers, query parameters.
+
+use memchr::memchr2;
+
+use super::names::{Secrecy, looks_random, query_secrecy, secrecy};
+use super::spans::{MARKER, Spans};
+
+/// Words before the secret in `Authorization`; they stay.
+const SCHEMES: &[&str] = &["basic", "bearer", "token", "digest", "negotiate", "apikey", "bot", "key", "aws4-hmac-sha256", "dpop"];
+/// Values that are no secret under any name.
+const PLAIN: &[&str] = &[
+    "true",
+    "false",
+    "null",
+    "nil",
+    "none",
+    "yes",
+    "no",
+    "on",
+    "off",
+    "undefined",
+    "inherit",
+    "include",
+    "omit",
+    "required",
+    "optional",
+    "enabled",
+    "disabled",
+    "always",
+    "never",
+    "string",
+    "str",
+    "bool",
+];
+
+/// Finds the values of secret names; every byte is looked at a fixed number of times.
+pub(super) fn scan(text: &str, spans: &mut Spans) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    while let Some(at) = memchr2(b'=', b':', &bytes[from..]) {
+        let at = from + at;
+        from = at + 1;
+        if bytes[at] == b':' && bytes.get(from) == Some(&b':') {
+            from += 1;
+            continue;
+        }
+        if bytes[at] == b':' && bytes[from..].starts_with(b"//") {
+            continue;
+        }
+        let Some(name) = Name::before(text, at) else { continue };
+        if let Some(end) = value(text, at, &name, spans) {
+            from = from.max(end);
+        }
+    }
+}
+
+/// A name that says something about the value after it.
+struct Name {
+    /// How much it says.
+    secrecy: Secrecy,
+    /// The header that it is, if its value has a form of its own.
+    header: Header,
+    /// Whether it stands in quotes, as in JSON.
+    quoted: bool,
+    /// The quote right before an unquoted name: the pair as a whole stands in quotes.
+    enclosed: Option<u8>,
+}
+
+#[derive(PartialEq, Eq)]
+enum Header {
+    Authorization,
+    Cookie,
+    No,
+}
+
+impl Name {
+    fn before(text: &str, at: usize) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let mut end = at;
+        while end > 0 && at - end < 8 && matches!(bytes[end - 1], b' ' | b'\t') {
+            end -= 1;
+        }
+        let mut quoted = false;
+        if end > 0 && bytes[end - 1] == b']' {
+            end -= 1;
+        }
+        if end > 0 && is_quote(bytes[end - 1]) {
+            quoted = true;
+            end -= 1;
+            while end > 0 && at - end < 16 && bytes[end - 1] == b'\\' {
+                end -= 1;
+            }
+        }
+        let start = end - bytes[..end].iter().rev().take_while(|b| b.is_ascii_alphanumeric() || b"_-.".contains(b)).count();
+        if start == end {
+            return None;
+        }
+        let name = &text[start..end];
+        let before = start.checked_sub(1).map(|i| bytes[i]);
+        let secrecy = match before {
+            Some(b'?' | b'&') => query_secrecy(name),
+            // `API key: ...`
+            Some(b' ') if name.eq_ignore_ascii_case("key") => {
+                let words = bytes[..start - 1].iter().rev().take_while(|b| b.is_ascii_alphabetic()).take(16).count();
+                secrecy(&format!("{}_{name}", &text[start - 1 - words..start - 1]))
+            }
+            _ => secrecy(name),
+        };
+        let lower = &name.to_ascii_lowercase();
+        let header = match bytes[at] {
+            _ if quoted => Header::No,
+            _ if lower.ends_with("authorization") => Header::Authorization,
+            b':' if lower.ends_with("cookie") => Header::Cookie,
+            _ => Header::No,
+        };
+        (secrecy != Secrecy::No).then(|| Self { secrecy, header, quoted, enclosed: before.filter(|b| is_quote(*b) && !quoted) })
+    }
+}
+
+fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'`')
+}
+
+/// Takes out the value after the separator at `at`; where to go on.
+fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let colon = bytes[at] == b':';
+    let mut start = at + 1;
+    while start < bytes.len() && start - at < 3 && matches!(bytes[start], b'=' | b'>') {
+        start += 1;
+    }
+    let blank = |b: &u8| matches!(b, b' ' | b'\t') || name.quoted && matches!(b, b'\n' | b'\r');
+    start += bytes[start..].iter().take_while(|b| blank(b)).count();
+    let first = *bytes.get(start)?;
+    let escapes = bytes[start..].iter().take_while(|b| **b == b'\\').count();
+    let backtick = first == b'`' && !name.quoted;
+    if !backtick && name.enclosed != Some(first) && bytes.get(start + escapes).is_some_and(|b| is_quote(*b)) {
+        let open = start + escapes + 1;
+        let end = closing(bytes, open, bytes[open - 1], escapes);
+        if bytes[open - 1] == b'\'' || name.quoted || colon || !is_reference(&text[open..end]) {
+            take(text, name, open, if colon || bytes[open - 1] == b'\'' { end } else { literal(bytes, open, end) }, spans);
+        }
+        return Some(end);
+    }
+    if first == b'[' && !text[start..].starts_with(MARKER) {
+        let end = memchr::memchr(b']', &bytes[start..]).map_or(bytes.len(), |at| start + at);
+        take(text, name, start + 1, end, spans);
+        return Some(end);
+    }
+    if first == b'{' && name.quoted {
+        return None;
+    }
+    if let Some(quote) = name.enclosed.filter(|_| colon)
+        && let Some(len) = memchr::memchr(quote, &bytes[start..])
+    {
+        let end = start + len;
+        let start = if name.header == Header::Authorization { after_scheme(text, start) } else { start };
+        take(text, name, start, end, spans);
+        return Some(end);
+    }
+    let end = match name.header {
+        Header::Authorization => {
+            start = after_scheme(text, start);
+            let mut end = word(bytes, start);
+            while end < bytes.len() && end > start && bytes[end - 1] == b',' {
+                let next = end + bytes[end..].iter().take_while(|b| **b == b' ').count();
+                if next == end || word(bytes, next) == next {
+                    break;
+                }
+                end = word(bytes, next);
+            }
+            end
+        }
+        Header::Cookie => {
+            let mut end = word(bytes, start);
+            while bytes[end..].starts_with(b"; ") {
+                let next = word(bytes, end + 2);
+                if !bytes[end + 2..next].contains(&b'=') {
+                    break;
+                }
+                end = next;
+            }
+            end
+        }
+        Header::No => word(bytes, start),
+    };
+    let end = if colon && name.quoted { end } else { literal(bytes, start, end) };
+    take(text, name, start, end, spans);
+    Some(end.max(start))
+}
+
+/// The closing quote of a value, preceded by as many backslashes as the opening one; the end if there is none.
+fn closing(bytes: &[u8], open: usize, quote: u8, escapes: usize) -> usize {
+    let mut backslashes = 0;
+    for (i, byte) in bytes[open..].iter().enumerate() {
+        match *byte {
+            b'\\' => backslashes += 1,
+            b if b == quote && (if escapes == 0 { backslashes % 2 == 0 || quote == b'`' } else { backslashes <= escapes }) => {
+                return open + i - backslashes.min(escapes);
+            }
+            _ => backslashes = 0,
+        }
+    }
+    bytes.len()
+}
+
+/// The end of an unquoted value.
+fn word(bytes: &[u8], start: usize) -> usize {
+    let stop = |b: &u8| b.is_ascii_whitespace() || is_quote(*b) || b"&;|<>".contains(b);
+    start + bytes[start..].iter().take_while(|b| !stop(b)).count()
+}
+
+/// Where the shell would put something else into the value, it is no secret: `abc$(date)` is `abc`.
+fn literal(bytes: &[u8], start: usize, end: usize) -> usize {
+    let dynamic = |pair: &[u8]| pair[0] == b'`' || pair == b"$(";
+    let value = &bytes[start..end];
+    value.windows(2).position(dynamic).map_or(end, |at| start + at)
+}
+
+/// The start of the secret of an `Authorization` header.
+fn after_scheme(text: &str, start: usize) -> usize {
+    let bytes = text.as_bytes();
+    let letters = bytes[start..].iter().take(20).take_while(|b| b.is_ascii_alphanumeric() || **b == b'-').count();
+    let blanks = bytes[start + letters..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let known = SCHEMES.iter().any(|scheme| text[start..start + letters].eq_ignore_ascii_case(scheme));
+    if known && blanks > 0 { start + letters + blanks } else { start }
+}
+
+/// Whether a value is only the name of a variable: `$TOKEN`, `${TOKEN}`, `${{ secrets.TOKEN }}`.
+pub(super) fn is_reference(value: &str) -> bool {
+    let Some(name) = value.strip_prefix('$') else { return false };
+    let name = match name.strip_prefix('{') {
+        Some(braced) => match braced.strip_suffix('}') {
+            Some(name) => name.strip_prefix('{').and_then(|n| n.strip_suffix('}')).unwrap_or(name).trim(),
+            None => return false,
+        },
+        None => name,
+    };
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b))
+}
+
+fn take(text: &str, name: &Name, start: usize, end: usize, spans: &mut Spans) {
+    if start >= end {
+        return;
+    }
+    let value = text[start..end].trim_end_matches([',', '}', ')', ']']);
+    let plain = value.is_empty() || PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain)) || !name.quoted && is_reference(value);
+    if !plain && (name.secrecy == Secrecy::Strong || looks_random(value)) {
+        spans.push(start..start + value.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presentation::spans::replace;
+
+    fn shown(text: &str) -> String {
+        let mut spans = Spans::new();
+        scan(text, &mut spans);
+        replace(text, spans).unwrap_or_else(|| text.to_owned())
+    }
+
+    #[test]
+    fn values_of_secret_names_go_and_their_surroundings_stay() {
+        for (text, expected) in [
+            ("export API_KEY=abc; ls", "export API_KEY=[redacted]; ls"),
+            (r#"{"password": "a\"b", "n": 1}"#, r#"{"password": "[redacted]", "n": 1}"#),
+            (r#"{\"password\":\"a b\",\"n\":1}"#, r#"{\"password\":\"[redacted]\",\"n\":1}"#),
+            ("password: hunter2\nuser: x", "password: [redacted]\nuser: x"),
+            ("{password: hunter2}", "{password: [redacted]}"),
+            ("curl -H 'Authorization: Bearer abc' u", "curl -H 'Authorization: Bearer [redacted]' u"),
+            ("Authorization: Basic abc; rm x", "Authorization: Basic [redacted]; rm x"),
+            ("Cookie: a=b; c=d; rm x", "Cookie: [redacted]; rm x"),
+            ("\"Cookie: a=b; c=d\" x", "\"Cookie: [redacted]\" x"),
+            ("https://h/p?key=1&token=abc&x=1", "https://h/p?key=[redacted]&token=[redacted]&x=1"),
+            ("TOKEN=$(cat f) X_TOKEN=$T T=\"$X\"", "TOKEN=$(cat f) X_TOKEN=$T T=\"$X\""),
+            ("TOKEN=\"a$(rm -rf ~)\" x", "TOKEN=\"[redacted]$(rm -rf ~)\" x"),
+            ("os.environ[\"API_KEY\"] = 'abc d'", "os.environ[\"API_KEY\"] = '[redacted]'"),
+            ("API key: abc", "API key: [redacted]"),
+            ("Token::new https://x token: true", "Token::new https://x token: true"),
+            ("\"secrets.token\": [\"a\", \"b\"]", "\"secrets.token\": [[redacted]]"),
+        ] {
+            assert_eq!(shown(text), expected);
+            assert_eq!(shown(expected), expected);
+        }
+    }
+}

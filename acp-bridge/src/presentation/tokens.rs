@@ -1,0 +1,170 @@
+//! Secrets that are known by their own shape, wherever they stand.
+
+use std::sync::LazyLock;
+
+use memchr::memmem;
+use regex::Regex;
+
+use super::pairs::is_reference;
+use super::spans::Spans;
+
+/// Shapes of tokens. Each begins with letters that nothing else begins with, so that the search for them is one pass.
+const SHAPES: &[(&str, &str)] = &[
+    ("Anthropic", r"sk-ant-[A-Za-z0-9_-]{8,}"),
+    ("OpenAI and compatible", r"(?-u:\b)sk-(?:proj-|svcacct-|admin-|or-v1-|None-)?[A-Za-z0-9_-]{20,}"),
+    ("GitHub", r"gh[pousr]_[A-Za-z0-9]{16,}"),
+    ("GitHub, fine-grained", r"github_pat_[A-Za-z0-9_]{16,}"),
+    ("GitLab", r"gl(?:pat|ptt|rt|cbt|dt|oas|soat|ft|imt|agent)-[A-Za-z0-9_.-]{16,}"),
+    ("Slack", r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
+    ("Slack app", r"xapp-[A-Za-z0-9-]{10,}"),
+    ("Slack webhook", r"hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{16,}"),
+    ("Discord webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]{16,}"),
+    ("Stripe", r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}"),
+    ("Stripe webhook", r"whsec_[A-Za-z0-9+/=]{16,}"),
+    ("AWS key id", r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?-u:\b)"),
+    ("Google", r"AIza[A-Za-z0-9_-]{30,}"),
+    ("Google OAuth", r"(?:GOCSPX-|ya29\.)[A-Za-z0-9_-]{16,}"),
+    ("npm", r"npm_[A-Za-z0-9]{30,}"),
+    ("PyPI", r"pypi-[A-Za-z0-9_-]{30,}"),
+    ("crates.io", r"(?-u:\b)cio[A-Za-z0-9]{32}(?-u:\b)"),
+    ("RubyGems", r"rubygems_[a-f0-9]{32,}"),
+    ("Docker Hub", r"dckr_pat_[A-Za-z0-9_-]{16,}"),
+    ("Hugging Face", r"(?-u:\b)hf_[A-Za-z0-9]{20,}"),
+    ("Replicate", r"(?-u:\b)r8_[A-Za-z0-9]{30,}"),
+    ("Groq", r"gsk_[A-Za-z0-9]{20,}"),
+    ("xAI", r"xai-[A-Za-z0-9]{20,}"),
+    ("Perplexity", r"pplx-[A-Za-z0-9]{20,}"),
+    ("SendGrid", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    ("DigitalOcean", r"do[opr]_v1_[a-f0-9]{32,}"),
+    ("Shopify", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{16,}"),
+    ("Square", r"sq0(?:atp|csp)-[A-Za-z0-9_-]{16,}"),
+    ("Linear", r"lin_(?:api|oauth)_[A-Za-z0-9]{16,}"),
+    ("Notion", r"(?-u:\b)ntn_[A-Za-z0-9]{30,}"),
+    ("Vault", r"(?-u:\b)hv[sbr]\.[A-Za-z0-9_-]{20,}"),
+    ("age", r"AGE-SECRET-KEY-1[A-Z0-9]{16,}"),
+    ("Databricks", r"(?-u:\b)dapi[a-f0-9]{32}"),
+    ("Telegram bot", r"(?-u:\b)(?:bot)?[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),
+    ("JWT", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*"),
+    ("bearer", r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}"),
+];
+
+static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    let all = SHAPES.iter().map(|(_, shape)| *shape).collect::<Vec<_>>().join("|");
+    Regex::new(&all).ok()
+});
+
+/// Compiles what is compiled at the first use.
+pub(super) fn warm_up() {
+    scan("warm up", &mut Spans::new());
+}
+
+/// Finds tokens, private keys and what a URL names before its host.
+pub(super) fn scan(text: &str, spans: &mut Spans) {
+    match &*TOKENS {
+        Some(tokens) => {
+            for found in tokens.find_iter(text) {
+                let word = found.as_str();
+                if !word.as_bytes().iter().take(6).map(u8::to_ascii_lowercase).eq(*b"bearer") {
+                    spans.push(found.range());
+                } else if let value = word[6..].trim_start()
+                    && (value.len() >= 32 || value.bytes().any(|b| b.is_ascii_digit()))
+                {
+                    spans.push(found.end() - value.len()..found.end());
+                }
+            }
+        }
+        // A table that can't be read shows nothing; a test compiles it.
+        None => spans.push(0..text.len()),
+    }
+    private_keys(text, spans);
+    user_info(text, spans);
+}
+
+fn private_keys(text: &str, spans: &mut Spans) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    while let Some(at) = memmem::find(&bytes[from..], b"-----BEGIN ") {
+        let start = from + at;
+        let label = start + 11;
+        let label_end = memmem::find(&bytes[label..bytes.len().min(label + 64)], b"-----").map_or(label, |at| label + at + 5);
+        from = label;
+        // A label that is cut or broken up counts as one of a key.
+        if label_end != label && memmem::find(&bytes[label..label_end], b"PRIVATE").is_none() {
+            continue;
+        }
+        let end = match memmem::find(&bytes[label_end..], b"-----END ") {
+            Some(at) => {
+                let tail = label_end + at + 9;
+                memmem::find(&bytes[tail..bytes.len().min(tail + 64)], b"-----").map_or(tail, |at| tail + at + 5)
+            }
+            None => {
+                let body = |b: &u8| b.is_ascii_alphanumeric() || b" \t\r\n\\+/=:,-".contains(b);
+                label_end + bytes[label_end..].iter().take_while(|b| body(b)).count()
+            }
+        };
+        spans.push(start..end);
+        from = end;
+    }
+}
+
+fn user_info(text: &str, spans: &mut Spans) {
+    let bytes = text.as_bytes();
+    let mut from = 0;
+    while let Some(at) = memmem::find(&bytes[from..], b"://") {
+        let start = from + at + 3;
+        let until = |stops: &[u8]| {
+            let stop = |b: &u8| b.is_ascii_whitespace() || stops.contains(b);
+            start + bytes[start..].iter().take_while(|b| !stop(b)).count()
+        };
+        let authority = until(b"/?#\"'`<>\\");
+        from = authority.max(start);
+        let mut at = bytes[start..authority].iter().rposition(|b| *b == b'@').map(|at| start + at);
+        let password = bytes[start..authority].iter().position(|b| *b == b':').map(|at| &bytes[start + at + 1..authority]);
+        if at.is_none() && password.is_some_and(|rest| rest.iter().any(|b| !b.is_ascii_digit()) && rest[0] != b'[' && bytes[start] != b'[')
+        {
+            // `user:pass/word@host`: the slash was meant to be in the password.
+            let word = until(b"\"'`<>");
+            at = bytes[authority..word].iter().rposition(|b| *b == b'@').map(|at| authority + at);
+            from = word;
+        }
+        let Some(at) = at else { continue };
+        let user = &bytes[start..at];
+        let login = user.len() <= 20 && user.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(b));
+        if !login && !text[start..at].split(':').all(is_reference) {
+            spans.push(start..at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presentation::spans::replace;
+
+    fn shown(text: &str) -> String {
+        let mut spans = Spans::new();
+        scan(text, &mut spans);
+        replace(text, spans).unwrap_or_else(|| text.to_owned())
+    }
+
+    #[test]
+    fn the_table_compiles() {
+        assert!(TOKENS.is_some());
+    }
+
+    #[test]
+    fn keys_and_urls() {
+        assert_eq!(shown("a -----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- b"), "a [redacted] b");
+        assert_eq!(
+            shown("-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"),
+            "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"
+        );
+        assert_eq!(shown("-----BEGIN PRIVATE KEY-----\\nMIIE\\nx; ls"), "[redacted]; ls");
+        assert_eq!(shown("postgres://u:pa/ss@db:5/x"), "postgres://[redacted]@db:5/x");
+        assert_eq!(
+            shown("ssh://git@github.com/a http://[::1]:80/x@y http://h:80/a@b"),
+            "ssh://git@github.com/a http://[::1]:80/x@y http://h:80/a@b"
+        );
+        assert_eq!(shown("Use bearer authentication"), "Use bearer authentication");
+    }
+}

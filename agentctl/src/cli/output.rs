@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use acp_bridge::presentation::terminal;
+use acp_bridge::presentation::{escape_json_line, is_hidden, terminal};
 use serde::Serialize;
 
 use super::CliError;
@@ -25,7 +25,7 @@ pub(super) fn note(text: &str) {
 
 /// Prints a value as one line of JSON.
 pub(super) fn json<T: Serialize>(value: &T) {
-    out(&format!("{}\n", acp_bridge::json::to_text(value)));
+    out(&format!("{}\n", escape_json_line(&acp_bridge::json::to_text(value))));
 }
 
 /// A table with aligned columns; the first row is its head.
@@ -47,7 +47,7 @@ pub(super) fn report(error: &CliError, as_json: bool) -> ExitCode {
     match error {
         CliError::Client(ClientError::Failure(failure)) => {
             if as_json {
-                note(&acp_bridge::json::to_text(failure));
+                note(&escape_json_line(&acp_bridge::json::to_text(failure)));
             } else {
                 note(&format!("agentctl: {}", describe(failure)));
             }
@@ -98,20 +98,31 @@ fn describe(failure: &Failure) -> String {
 pub(super) fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else if word.chars().any(char::is_control) {
-        // $'...' can say what a terminal must not show.
-        let escaped: String = word
-            .chars()
-            .map(|c| match c {
-                '\'' => "\\'".to_owned(),
-                '\\' => "\\\\".to_owned(),
-                c if c.is_control() => format!("\\u{:04x}", c as u32),
-                c => c.to_string(),
-            })
-            .collect();
-        format!("$'{escaped}'")
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
+        return word.to_owned();
+    }
+    if !word.chars().any(is_hidden) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    // $'...' can say what a terminal must not show.
+    let escape = |c: char| match c {
+        '\'' | '\\' => format!("\\{c}"),
+        c if is_hidden(c) => format!("\\U{:08x}", u32::from(c)),
+        c => c.to_string(),
+    };
+    format!("$'{}'", word.chars().map(escape).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_words_are_what_a_shell_reads_back() {
+        for word in ["plain-1", "", "two words", "it's", "$HOME `x`", "a\u{1b}[1m", "back\\slash\n", "\u{202e}rtl", "-x"] {
+            let script = format!("printf %s {}", quote(word));
+            let output = std::process::Command::new("bash").args(["-c", &script]).env("LC_ALL", "C.UTF-8").output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word, "{script}");
+            assert!(!quote(word).chars().any(is_hidden));
+        }
     }
 }

@@ -2,6 +2,8 @@
 
 use acp_bridge::envelope::{self, Message, Refusal};
 use acp_bridge::id::RpcId;
+use acp_bridge::json;
+use acp_bridge::presentation::escape_json_line;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -46,7 +48,7 @@ pub fn parse(line: &[u8]) -> Incoming {
         Err(Refusal::Ambiguous(why)) => Incoming::Wrong(Failure::rpc(-32600, format!("ambiguous request: {why}"))),
         Err(Refusal::Noise | Refusal::Unreadable) => Incoming::Wrong(match std::str::from_utf8(line) {
             Err(_) => Failure::rpc(-32700, "the line is not UTF-8"),
-            Ok(text) if !acp_bridge::json::is_json(text) => Failure::rpc(-32700, "the line is not JSON"),
+            Ok(text) if !json::is_json(text) => Failure::rpc(-32700, "the line is not JSON"),
             Ok(text) if text.trim_start().starts_with('[') => Failure::rpc(-32600, "batches are not served: send one message a line"),
             Ok(_) => Failure::rpc(-32600, "not a JSON-RPC 2.0 request"),
         }),
@@ -79,8 +81,10 @@ pub fn event_line<P: Serialize>(params: &P) -> Bytes {
     line(&Notification { jsonrpc: "2.0", method: "event", params })
 }
 
+/// One line of our own JSON. Hidden characters are escapes, so that no terminal or page acts on them.
 fn line<T: Serialize>(message: &T) -> Bytes {
-    let mut bytes = serde_json::to_vec(message).unwrap_or_default();
-    bytes.push(b'\n');
-    bytes.into()
+    let text = json::to_text(message);
+    let mut line = escape_json_line(&text).into_owned();
+    line.push('\n');
+    line.into()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use acp_bridge::presentation::Redactor;
+use acp_bridge::presentation::{MARKER, Redactor};
 use acp_bridge::process::{Mark, SpawnError, Spec};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
@@ -83,7 +83,7 @@ async fn start(
     let mark = format!("AGENTCTL_EXECUTION_ID={id}");
     let env = environment(hub, params, id);
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let command = redactor.text(&shown_command(params)).text;
+    let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
     hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd) };

@@ -1,3 +1,4 @@
-//! End-to-end tests of the built `agentctl` binary, and the strict fake agent they use.
+//! End-to-end tests of the built `agentctl` binary: the strict fake agent, and what the tests drive it with.
 
 pub mod fake;
+pub mod harness;

@@ -1,0 +1,68 @@
+//! What the tests are written with: a daemon of their own, an independent client of its socket, the fake agent.
+//!
+//! Nothing here uses agentctl's own client: the socket is spoken to as a stranger would.
+//!
+//! Everything waits for a condition, at most [`WAIT`], and panics with what it waited for.
+
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
+mod agent;
+mod conn;
+mod daemon;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+pub use agent::{Agent, Log, outcome};
+pub use conn::{Conn, Reply, identity, resolve_params};
+pub use daemon::{Daemon, Ended};
+
+/// The longest wait for anything.
+pub const WAIT: Duration = Duration::from_secs(30);
+
+/// Waits until `what` gives a value.
+#[track_caller]
+pub fn until<T>(waiting_for: &str, mut what: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        if let Some(value) = what() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited {WAIT:?} for {waiting_for}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Rounds of a test that repeats itself: `name` in the environment, else `default`.
+pub fn rounds(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+/// The folder of built binaries.
+fn target_dir() -> PathBuf {
+    let exe = std::env::current_exe().unwrap_or_default();
+    exe.ancestors().find(|dir| dir.join("deps").is_dir()).map(PathBuf::from).unwrap_or_default()
+}
+
+/// The `agentctl` under test: `$AGENTCTL_BIN`, else the one that was built beside the tests.
+pub fn agentctl() -> PathBuf {
+    binary("AGENTCTL_BIN", target_dir().join("agentctl"), "cargo build --workspace")
+}
+
+/// The `agentctl` with fail points: `$AGENTCTL_FAILPOINTS_BIN`, else `target/failpoints/debug/agentctl`.
+pub fn agentctl_with_failpoints() -> PathBuf {
+    let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let built_by = "cargo build -p agentctl --features failpoints --target-dir target/failpoints";
+    binary("AGENTCTL_FAILPOINTS_BIN", workspace.join("target/failpoints/debug/agentctl"), built_by)
+}
+
+/// The fake agent that was built beside the tests.
+pub fn fake_agent() -> PathBuf {
+    binary("AGENTCTL_FAKE_AGENT_BIN", target_dir().join("fake-agent"), "cargo build --workspace")
+}
+
+fn binary(variable: &str, built: PathBuf, built_by: &str) -> PathBuf {
+    let path = std::env::var_os(variable).map_or(built, PathBuf::from);
+    assert!(path.is_file(), "{} is missing; build it: {built_by}", path.display());
+    path
+}

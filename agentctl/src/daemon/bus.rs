@@ -54,12 +54,14 @@ impl Bus {
         self.state.lock().seq
     }
 
-    /// Adds a subscriber: it gets every event from now on.
+    /// Adds a subscriber: it gets every event from now on. An earlier subscription of its connection ends.
     pub fn subscribe(&self, subscriber: Subscriber) {
-        self.state.lock().subscribers.push(subscriber);
+        let mut state = self.state.lock();
+        state.subscribers.retain(|s| s.connection != subscriber.connection);
+        state.subscribers.push(subscriber);
     }
 
-    /// Removes all subscriptions of a connection.
+    /// Ends the subscription of a connection.
     pub fn unsubscribe(&self, connection: u64) {
         self.state.lock().subscribers.retain(|s| s.connection != connection);
     }

@@ -73,6 +73,8 @@ pub struct Reservation {
     pub execution_id: Uuid,
     /// The how-manieth of its session.
     pub generation: u64,
+    /// Whether the session begins with this execution.
+    new_session: bool,
     kept: bool,
 }
 
@@ -218,6 +220,10 @@ impl Hub {
         }
         if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_executions {
             self.live.fetch_sub(1, Ordering::Relaxed);
+            drop(session);
+            if new_session {
+                self.sessions.remove(key);
+            }
             let text = format!("{} executions live; --max-executions allows no more.", self.settings.max_executions);
             return Err(Unavailable::Failure(Failure::because(Code::LimitReached, text)));
         }
@@ -225,7 +231,7 @@ impl Hub {
         session.generation += 1;
         let generation = session.generation;
         drop(session);
-        Ok(Reservation { hub: self.clone(), key: key.clone(), execution_id, generation, kept: false })
+        Ok(Reservation { hub: self.clone(), key: key.clone(), execution_id, generation, new_session, kept: false })
     }
 
     /// An execution has ended: its session is free.
@@ -271,8 +277,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.kept {
-            self.hub.release(&self.key, self.execution_id);
+        if !self.kept && self.hub.release(&self.key, self.execution_id) && self.new_session {
+            // Nothing ran in it: the name is free again, for any task.
+            self.hub.sessions.remove_if(&self.key, |_, session| session.live.is_none());
         }
     }
 }

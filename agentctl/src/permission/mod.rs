@@ -17,6 +17,9 @@ mod right;
 mod table;
 mod turns;
 
+#[cfg(test)]
+mod tests;
+
 pub use right::{Delivery, Right};
 pub use table::{Begun, Ended, Offer, Raised, Refusal, Refused, Table, Unanswered};
 pub use turns::TurnId;

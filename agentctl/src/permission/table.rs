@@ -320,6 +320,12 @@ impl<P: Clone> Table<P> {
         self.live.is_empty()
     }
 
+    /// Claims whose end is kept until their owner asks.
+    #[cfg(test)]
+    pub(super) fn orphaned(&self) -> usize {
+        self.orphaned.len()
+    }
+
     fn pending(&mut self, request_id: Uuid, pending_id: &str) -> Result<&mut Entry<P>, Unanswered> {
         let entry = self.live.get_mut(&request_id).ok_or(Unanswered::NotLive)?;
         if entry.pending_id != pending_id {

@@ -158,6 +158,7 @@ impl Task {
     fn deliver(&mut self, request_id: Uuid, claim_id: Uuid) {
         match self.table.take(request_id, claim_id) {
             Ok(right) => {
+                crate::failpoint::hit("deliver.before");
                 let Some(claim) = self.claims.0.get_mut(&claim_id) else { return };
                 claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
                 let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);

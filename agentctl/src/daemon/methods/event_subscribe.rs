@@ -12,7 +12,8 @@ pub(super) struct Subscribe;
 
 impl Method for Subscribe {
     const NAME: &'static str = "event/subscribe";
-    const ABOUT: &'static str = "Tells every later event of the caller's tasks as an `event` notification on this connection.";
+    const ABOUT: &'static str =
+        "Tells every later event of the caller's tasks as an `event` notification on this connection; a second call replaces the first.";
     type Params = SubscribeParams;
     type Result = SubscribeResult;
 

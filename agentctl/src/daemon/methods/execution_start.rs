@@ -85,9 +85,9 @@ async fn start(
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
-    hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd) };
     let process = hub.spawner.spawn(spec).await.map_err(spawn_failure)?;
+    hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     hub.audit.execution_started(ExecutionStarted {
         execution_id: id,
         session: key.clone(),

@@ -1,0 +1,5 @@
+//! The table under every order of events for small cases, and under long random ones.
+
+mod cases;
+mod orders;
+mod world;

@@ -209,6 +209,7 @@ impl Hub {
             return Err(Unavailable::Failure(Code::ShuttingDown.into()));
         }
         let execution_id = Uuid::new_v4();
+        let new_session = !self.sessions.contains_key(key);
         let mut session =
             self.sessions.entry(key.clone()).or_insert_with(|| Session { task_id: task_id.to_owned(), live: None, generation: 0 });
         if session.task_id != task_id {

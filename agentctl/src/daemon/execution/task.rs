@@ -62,7 +62,7 @@ pub struct Launch {
 /// that is a failure, the agent's tree has ended.
 ///
 /// # Errors
-/// Its pipes can't be waited for. The process is still there, unsupervised: the caller kills it.
+/// Its pipes can't be waited for; the process is being ended.
 pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -> io::Result<Arc<Execution>> {
     let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process } = launch;
     let (commands, queue) = mpsc::unbounded_channel();
@@ -90,16 +90,26 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         }),
         ended: CancellationToken::new(),
     });
-    let leader = Leader::new(process.pid, process.start, process.pidfd);
-    let spare = leader.try_clone()?;
+    let spare = Leader::new(process.pid, process.start, process.pidfd);
+    let watched = (|| {
+        let pipes = (pipe::Sender::from_owned_fd(process.stdin)?, pipe::Receiver::from_owned_fd(process.stdout)?);
+        Ok((pipes.0, pipes.1, pipe::Receiver::from_owned_fd(process.stderr)?, spare.try_clone()?, spare.watch()?))
+    })();
+    let (stdin, stdout, stderr, leader, leader_exit) = match watched {
+        Ok(watched) => watched,
+        Err(error) => {
+            tokio::spawn(async move { end_tree(spare, &mark, false).await });
+            return Err(error);
+        }
+    };
     let task = Task {
         hub: hub.clone(),
         exec: execution.clone(),
         commands: queue,
-        stdin: Some(pipe::Sender::from_owned_fd(process.stdin)?),
-        stdout: Some(pipe::Receiver::from_owned_fd(process.stdout)?),
-        stderr: Some(pipe::Receiver::from_owned_fd(process.stderr)?),
-        leader_exit: Some(leader.watch()?),
+        stdin: Some(stdin),
+        stdout: Some(stdout),
+        stderr: Some(stderr),
+        leader_exit: Some(leader_exit),
         leader,
         mark: mark.clone(),
         reader: LineReader::new(DEFAULT_FRAME_CAP),

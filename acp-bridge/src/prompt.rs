@@ -13,6 +13,10 @@ use crate::json::{self, Members};
 pub const MAX_OPTIONS: usize = 256;
 /// The most bytes of one option id; a longer one is shown cut and can't be selected.
 pub const MAX_OPTION_ID_BYTES: usize = 64 * 1024;
+/// The most bytes of all options of one prompt; a prompt with more is refused.
+pub const MAX_OPTIONS_BYTES: usize = 256 * 1024;
+/// The most bytes of a `sessionId` or `toolCallId`; a longer one is taken as absent.
+pub const MAX_ID_BYTES: usize = 4 * 1024;
 
 /// The `params` of `session/request_permission`.
 #[derive(Debug, Clone)]
@@ -83,6 +87,9 @@ pub enum PromptError {
     /// More than [`MAX_OPTIONS`] options.
     #[error("session/request_permission offers {0} options; {MAX_OPTIONS} are the most")]
     TooManyOptions(usize),
+    /// More than [`MAX_OPTIONS_BYTES`] of options.
+    #[error("session/request_permission has {0} bytes of options; {MAX_OPTIONS_BYTES} are the most")]
+    OptionsTooLarge(usize),
 }
 
 impl Prompt {
@@ -94,7 +101,7 @@ impl Prompt {
             None => ToolCall::default(),
         };
         Ok(Self {
-            acp_session_id: params.string("sessionId"),
+            acp_session_id: bounded_id(&params, "sessionId"),
             tool_call,
             options: params.get("options").map(read_options).transpose()?.unwrap_or_default(),
             hint: params.get("_meta").map(read_hint).transpose()?.flatten(),
@@ -115,7 +122,7 @@ impl ToolCall {
         }
         let raw = |name: &str| call.get(name).filter(|v| v.get() != "null").map(ToOwned::to_owned);
         Ok(Self {
-            id: call.string("toolCallId"),
+            id: bounded_id(&call, "toolCallId"),
             title: call.string("title"),
             kind: call.string("kind"),
             name: call.string("name"),
@@ -156,7 +163,14 @@ fn members(raw: &RawValue) -> Result<Option<Members<'_>>, PromptError> {
     }
 }
 
+fn bounded_id(members: &Members<'_>, name: &str) -> Option<String> {
+    members.string(name).filter(|id| id.len() <= MAX_ID_BYTES)
+}
+
 fn read_options(raw: &RawValue) -> Result<Vec<PromptOption>, PromptError> {
+    if raw.get().len() > MAX_OPTIONS_BYTES {
+        return Err(PromptError::OptionsTooLarge(raw.get().len()));
+    }
     let elements = json::elements(raw).unwrap_or_default();
     if elements.len() > MAX_OPTIONS {
         return Err(PromptError::TooManyOptions(elements.len()));

@@ -7,7 +7,7 @@ pub const MAX_EXECUTIONS: usize = 1024;
 /// Ended executions that `ps` still knows: the oldest is forgotten.
 pub const KEPT_EXECUTIONS: usize = 1024;
 /// Live prompts of one execution: a further one is answered `cancelled` and counted.
-pub const LIVE_PROMPTS: usize = 1024;
+pub const LIVE_PROMPTS: usize = 256;
 /// Answers to requests that we don't serve, waiting for an agent that doesn't read: further ones are dropped and counted.
 pub const REFUSAL_BYTES: usize = 1024 * 1024;
 /// Bytes of recent stderr of one execution: the oldest are dropped.
@@ -37,10 +37,8 @@ pub const EVENT_BACKLOG: usize = 8 * 1024 * 1024;
 /// Bytes of an owner, task or session id: a longer one is refused (-32602).
 pub const ID_BYTES: usize = 256;
 
-/// Answer to `initialize`: then `initialize_timeout`.
+/// Answer to `initialize`, and then to `session/new`: `initialize_timeout`, `session_new_failed`. Set by `--initialize-timeout`.
 pub const INITIALIZE_WAIT: Duration = Duration::from_secs(60);
-/// Answer to `session/new`: then `session_new_failed`.
-pub const SESSION_NEW_WAIT: Duration = Duration::from_secs(60);
 /// Nothing of an answer written: it is taken back, `permission_delivery_failed`.
 pub const DELIVERY_WAIT: Duration = Duration::from_secs(10);
 /// End of a turn after its cancel: then the execution is `wedged`.

@@ -15,7 +15,7 @@ pub(super) struct Serve {
     /// Live executions at once; a further start fails with `limit_reached`
     #[arg(long, value_name = "N", default_value_t = limits::MAX_EXECUTIONS)]
     max_executions: usize,
-    /// Seconds for an agent's answer to `initialize`
+    /// Seconds for an agent's answer to `initialize`, and then to `session/new`
     #[arg(long, value_name = "SECONDS", default_value_t = limits::INITIALIZE_WAIT.as_secs())]
     initialize_timeout: u64,
 }

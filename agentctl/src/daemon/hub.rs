@@ -24,7 +24,7 @@ use crate::wire::Failure;
 pub struct Settings {
     /// Live executions at once.
     pub max_executions: usize,
-    /// Time for an agent's answer to `initialize`.
+    /// Time for an agent's answer to `initialize`, and then to `session/new`.
     pub initialize_wait: Duration,
 }
 
@@ -47,6 +47,8 @@ pub struct Hub {
     pub started_at: Timestamp,
     /// Open connections.
     pub connections: AtomicUsize,
+    /// Calls that are being carried out.
+    pub calls: AtomicUsize,
     /// Asked to end: nothing new is started.
     pub shutdown: tokio_util::sync::CancellationToken,
     sessions: DashMap<SessionKey, Session>,
@@ -117,6 +119,7 @@ impl Hub {
             user_id: parts.user_id,
             started_at: Timestamp::now(),
             connections: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             shutdown: tokio_util::sync::CancellationToken::new(),
             sessions,
             executions: DashMap::new(),

@@ -29,7 +29,7 @@ pub struct Options {
     pub settings: Settings,
 }
 
-/// Runs a daemon until SIGTERM, SIGINT or `control/shutdown`; then all its agents have ended.
+/// Runs a daemon until SIGTERM, SIGINT, SIGHUP or `control/shutdown`; then all its agents have ended.
 ///
 /// # Errors
 /// It could not be started. The message says why.
@@ -42,6 +42,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     // Before anything else: until then a SIGTERM would end us without our agents.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let mut child = signal(SignalKind::child())?;
 
     let folder = paths::socket_folder(&options.socket);
@@ -80,6 +81,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            _ = hangup.recv() => break,
             () = hub.shutdown.cancelled() => break,
             _ = child.recv() => reap_orphans(),
         }
@@ -90,7 +92,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     stop_all(&hub, live).await;
     server.abort();
     let _ = std::fs::remove_file(&options.socket);
-    server::drain(Duration::from_millis(200)).await;
+    server::drain(&hub, Duration::from_millis(200)).await;
     let (closed, done) = tokio::sync::oneshot::channel();
     audit.close(move || {
         let _ = closed.send(());

@@ -74,9 +74,12 @@ pub async fn accept(hub: Arc<Hub>, listener: UnixListener) {
     }
 }
 
-/// Lets answers that were just given leave, for a moment.
-pub async fn drain(at_most: Duration) {
-    tokio::time::sleep(at_most.min(Duration::from_millis(20))).await;
+/// Waits until every call has its answer, for a moment: after the last execution's end there is nothing to wait for.
+pub async fn drain(hub: &Hub, at_most: Duration) {
+    let deadline = tokio::time::Instant::now() + at_most;
+    while hub.calls.load(Ordering::Relaxed) > 0 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 async fn connection(hub: Arc<Hub>, stream: UnixStream) {
@@ -160,9 +163,11 @@ async fn read_calls(connection: &Arc<Connection>) {
                 Incoming::Call(call) => {
                     let Ok(slot) = slots.clone().acquire_owned().await else { return };
                     let connection = connection.clone();
+                    connection.hub.calls.fetch_add(1, Ordering::Relaxed);
                     // Not tied to the connection: a client that goes away does not undo its call.
                     tokio::spawn(async move {
                         carry_out(&connection, call).await;
+                        connection.hub.calls.fetch_sub(1, Ordering::Relaxed);
                         drop(slot);
                     });
                 }

@@ -28,6 +28,8 @@ pub struct Table<P> {
     orphaned: HashMap<Uuid, End>,
     turns: Turns,
     cap: usize,
+    /// The execution is being stopped.
+    stopped: bool,
 }
 
 #[derive(Debug)]
@@ -79,6 +81,8 @@ pub enum Refusal {
     TurnCancelled,
     /// The execution has as many live requests as it may have.
     TooMany,
+    /// The execution is being stopped.
+    Stopped,
 }
 
 /// A request that left the table.
@@ -124,6 +128,7 @@ impl<P: Clone> Table<P> {
             orphaned: HashMap::new(),
             turns: Turns::default(),
             cap,
+            stopped: false,
         }
     }
 
@@ -154,6 +159,7 @@ impl<P: Clone> Table<P> {
         let right = Right::new(request_id, agent_id.clone());
         let turn = self.turns.of_request(acp_session.as_deref());
         let why = match turn {
+            _ if self.stopped => Some(Refusal::Stopped),
             Some(turn) if turn.cancelled => Some(Refusal::TurnCancelled),
             _ if self.live.len() >= self.cap => Some(Refusal::TooMany),
             _ => None,
@@ -288,8 +294,9 @@ impl<P: Clone> Table<P> {
         }
     }
 
-    /// The execution is being stopped: every request ends, but for answers on their way.
+    /// The execution is being stopped: every request ends, but for answers on their way; later ones are refused.
     pub fn cancel_all(&mut self) -> Vec<Ended<P>> {
+        self.stopped = true;
         self.end_all(End::Cancelled, |_| true)
     }
 

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::task::Task;
 use crate::code::Code;
-use crate::limits::{INITIALIZE_WAIT, SESSION_NEW_WAIT};
 use crate::wire::{AgentDescription, AgentError, AuthMethod, Failure, StartResult, State};
 
 /// Our requests that the agent has not answered yet. Our ids are a space of their own, from 0.
@@ -72,11 +71,10 @@ impl Task {
             return;
         }
         self.asks.deadline = None;
+        let seconds = self.hub.settings.initialize_wait.as_secs();
         self.fail_start(if self.asks.open.values().any(|ask| matches!(ask, Ask::Initialize)) {
-            let seconds = self.hub.settings.initialize_wait.as_secs();
             Failure::because(Code::InitializeTimeout, format!("The agent did not answer `initialize` within {seconds} s."))
         } else {
-            let seconds = SESSION_NEW_WAIT.as_secs();
             Failure::because(Code::SessionNewFailed, format!("The agent did not answer `session/new` within {seconds} s."))
         });
     }
@@ -102,7 +100,7 @@ impl Task {
             .map(|(id, name)| AuthMethod { id: shown(Some(id)).unwrap_or_default(), name: shown(name) })
             .collect();
         let id = self.asks.open(Ask::SessionNew);
-        self.asks.deadline = Some(Instant::now() + SESSION_NEW_WAIT.max(INITIALIZE_WAIT.min(self.hub.settings.initialize_wait)));
+        self.asks.deadline = Some(Instant::now() + self.hub.settings.initialize_wait);
         self.outbox.push_bulk(message::session_new(&id, Path::new(&self.exec.cwd)));
         self.flush();
     }

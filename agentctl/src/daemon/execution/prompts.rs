@@ -89,10 +89,15 @@ impl Task {
             Err(refused) => {
                 self.count(|c| c.prompts_refused += 1);
                 self.settle(back, refused.replaced.into_iter().collect(), "replaced_by_agent");
-                if refused.why == Refusal::TurnCancelled {
+                // Too many are only counted: an agent must not fill the disk with them.
+                let reason = match refused.why {
+                    Refusal::TurnCancelled => Some("turn_cancelled"),
+                    Refusal::Stopped => Some("stopped"),
+                    Refusal::TooMany => None,
+                };
+                if let Some(reason) = reason {
                     self.hub.audit.request_seen(refused.shown.row.clone());
-                    let ending = Ending { end: End::Cancelled, reason: "turn_cancelled".into() };
-                    self.hub.audit.request_ended(request_id, ending, Timestamp::now());
+                    self.hub.audit.request_ended(request_id, Ending { end: End::Cancelled, reason: reason.into() }, Timestamp::now());
                 }
                 if self.outbox.len_bytes() > crate::limits::REFUSAL_BYTES {
                     self.count(|c| c.answers_dropped += 1);

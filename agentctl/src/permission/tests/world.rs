@@ -91,6 +91,7 @@ pub(super) struct World {
     part: Option<(Value, Delivery)>,
     broken: bool,
     over: bool,
+    stopped: bool,
     turn: Option<bool>,
     cap: usize,
 }
@@ -108,6 +109,7 @@ impl World {
             part: None,
             broken: false,
             over: false,
+            stopped: false,
             turn: None,
             cap,
         }
@@ -169,7 +171,10 @@ impl World {
                 self.ends(|table| table.cancel_session(SESSIONS[0]));
                 self.turn = self.turn.map(|_| true);
             }
-            Op::Stop => self.ends(Table::cancel_all),
+            Op::Stop => {
+                self.ends(Table::cancel_all);
+                self.stopped = true;
+            }
             Op::Expire => self.expire(),
         }
         self.check();
@@ -190,13 +195,14 @@ impl World {
         self.requests.push(Request { id: request_id, pending_id, end: None, answers: Vec::new() });
         match raised {
             Ok(raised) => {
-                assert!(self.turn != Some(true), "raised within a cancelled turn");
+                assert!(self.turn != Some(true) && !self.stopped, "raised within a cancelled turn, or a stop");
                 self.ended(raised.replaced.into_iter().collect());
             }
             Err(refused) => {
                 match refused.why {
                     Refusal::TurnCancelled => assert_eq!(self.turn, Some(true)),
                     Refusal::TooMany => assert!(full >= self.cap),
+                    Refusal::Stopped => assert!(self.stopped),
                 }
                 self.ended(refused.replaced.into_iter().collect());
                 self.requests[number].end = Some(End::Cancelled);

@@ -10,11 +10,11 @@ use serde_json::value::RawValue;
 use crate::json::{self, Members};
 
 /// The most options of one prompt; a prompt with more is refused.
-pub const MAX_OPTIONS: usize = 256;
+pub const MAX_OPTIONS: usize = 128;
 /// The most bytes of one option id; a longer one is shown cut and can't be selected.
 pub const MAX_OPTION_ID_BYTES: usize = 64 * 1024;
-/// The most bytes of all options of one prompt; a prompt with more is refused.
-pub const MAX_OPTIONS_BYTES: usize = 256 * 1024;
+/// The most bytes of all option ids of one prompt; a prompt with more is refused.
+pub const MAX_OPTION_IDS_BYTES: usize = 256 * 1024;
 /// The most bytes of a `sessionId` or `toolCallId`; a longer one is taken as absent.
 pub const MAX_ID_BYTES: usize = 4 * 1024;
 
@@ -87,9 +87,9 @@ pub enum PromptError {
     /// More than [`MAX_OPTIONS`] options.
     #[error("session/request_permission offers {0} options; {MAX_OPTIONS} are the most")]
     TooManyOptions(usize),
-    /// More than [`MAX_OPTIONS_BYTES`] of options.
-    #[error("session/request_permission has {0} bytes of options; {MAX_OPTIONS_BYTES} are the most")]
-    OptionsTooLarge(usize),
+    /// More than [`MAX_OPTION_IDS_BYTES`] of option ids.
+    #[error("session/request_permission has {0} bytes of option ids; {MAX_OPTION_IDS_BYTES} are the most")]
+    OptionIdsTooLarge(usize),
 }
 
 impl Prompt {
@@ -168,9 +168,6 @@ fn bounded_id(members: &Members<'_>, name: &str) -> Option<String> {
 }
 
 fn read_options(raw: &RawValue) -> Result<Vec<PromptOption>, PromptError> {
-    if raw.get().len() > MAX_OPTIONS_BYTES {
-        return Err(PromptError::OptionsTooLarge(raw.get().len()));
-    }
     let elements = json::elements(raw).unwrap_or_default();
     if elements.len() > MAX_OPTIONS {
         return Err(PromptError::TooManyOptions(elements.len()));
@@ -185,6 +182,10 @@ fn read_options(raw: &RawValue) -> Result<Vec<PromptOption>, PromptError> {
             name: option.string("name").unwrap_or_default(),
             kind: option.get("kind").map(ToOwned::to_owned),
         });
+    }
+    let bytes = options.iter().map(|option| option.id.len()).sum();
+    if bytes > MAX_OPTION_IDS_BYTES {
+        return Err(PromptError::OptionIdsTooLarge(bytes));
     }
     let mut count: HashMap<String, usize> = HashMap::new();
     for option in options.iter().filter(|o| o.selectable) {

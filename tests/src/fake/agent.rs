@@ -223,7 +223,7 @@ impl Agent {
                 "sessionCapabilities": sessions,
             },
             "agentInfo": {"name": "fake-agent", "version": env!("CARGO_PKG_VERSION")},
-            "authMethods": [],
+            "authMethods": if self.cli.new_auth_required { json!([{"id": "login", "name": "Log in"}]) } else { json!([]) },
         }))
     }
 

@@ -25,6 +25,7 @@
 //! | `{"update":{..}}`, `{"text":".."}` | `session/update` with that update, with a message chunk |
 //! | `{"frame":{"len":N,"chunk":M}}` | a message chunk whose frame has exactly N bytes, written M bytes at a time |
 //! | `{"raw":".."}`, `{"raw_hex":"efbbbf"}` | that text, those bytes, and a newline |
+//! | `{"part":".."}` | that text without a newline; what follows it is the same line |
 //! | `{"bytes":{"len":N,"chunk":M,"newline":false}}` | N times `x` on stdout |
 //! | `{"stderr":{"bytes":N,"newline":false}}`, `{"stderr":{"text":".."}}` | the same on stderr |
 //! | `{"stop_reason":"refusal"}` | answers the turn; steps that follow run outside of any turn |

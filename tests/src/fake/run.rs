@@ -116,6 +116,7 @@ impl Runner {
             Step::Text(text) => agent.text(&self.session, text),
             Step::Frame(bulk) => self.frame(bulk)?,
             Step::Raw(line) => agent.out.line(&agent.log, &self.fill_in(line), usize::MAX),
+            Step::Part(text) => agent.out.bytes(&agent.log, self.fill_in(text).as_bytes(), usize::MAX, false),
             Step::RawHex(digits) => {
                 let bytes = hex(digits).ok_or_else(|| Stop::Broken(format!("{digits:?} is no hexadecimal text")))?;
                 agent.out.bytes(&agent.log, &bytes, usize::MAX, true);

@@ -18,6 +18,7 @@ pub(super) enum Step {
     Frame(Bulk),
     Raw(String),
     RawHex(String),
+    Part(String),
     Bytes(Bulk),
     Stderr(Stderr),
     StopReason(String),

@@ -33,6 +33,17 @@ pub fn until<T>(waiting_for: &str, mut what: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// Every process whose command line or environment holds this text, such as the path of a test's own folder.
+pub fn processes_with(text: &str) -> Vec<i32> {
+    let holds = |pid: i32, file: &str| {
+        let bytes = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains(text)
+    };
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| holds(*pid, "cmdline") || holds(*pid, "environ")).collect()
+}
+
 /// Rounds of a test that repeats itself: `name` in the environment, else `default`.
 pub fn rounds(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)

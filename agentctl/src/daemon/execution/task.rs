@@ -238,7 +238,6 @@ impl Task {
         if self.outbox.is_empty() {
             return self.close_stdin_if_asked();
         }
-        crate::failpoint::hit("deliver.before");
         let written = self.outbox.write(|slices| stdin.try_write_vectored(slices));
         for delivery in written.done {
             crate::failpoint::hit("deliver.after");

@@ -49,6 +49,20 @@ pub fn rounds(name: &str, default: usize) -> usize {
     std::env::var(name).ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
+/// Whether no process has this number, or one that has ended and waits to be reaped.
+pub fn is_gone(pid: i64) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    // The state comes after the name, which may hold anything.
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']))
+}
+
+/// Waits until a process has ended.
+#[track_caller]
+pub fn await_gone(pid: &serde_json::Value) {
+    let pid = pid.as_i64().expect("a pid");
+    until(&format!("the end of process {pid}"), || is_gone(pid).then_some(()));
+}
+
 /// The folder of built binaries.
 fn target_dir() -> PathBuf {
     let exe = std::env::current_exe().unwrap_or_default();

@@ -166,6 +166,7 @@ impl Task {
                 crate::failpoint::hit("deliver.before");
                 let Some(claim) = self.claims.0.get_mut(&claim_id) else { return };
                 claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
+                crate::failpoint::hit("deliver.before");
                 let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
                 self.outbox.push_urgent(frame, Some(delivery));
             }

@@ -72,7 +72,8 @@ fn every_recorded_prompt_is_complete() {
 #[test]
 fn one_of_each_kind_is_told_exactly() {
     let command = |cwd: Option<&str>| {
-        let mut action = json!({ "type": "command", "description": "echo hello > proof.txt", "command": "echo hello > proof.txt", "redacted": false });
+        let mut action =
+            json!({ "type": "command", "description": "echo hello > proof.txt", "command": "echo hello > proof.txt", "redacted": false });
         if let Some(cwd) = cwd {
             action["cwd"] = cwd.into();
         }
@@ -119,7 +120,10 @@ fn action(call: &Value) -> Action {
 #[test]
 fn tool_calls_of_other_forms() {
     for (call, expected) in [
-        (json!({ "kind": "execute", "title": "`ls -l`" }), json!({ "type": "command", "description": "`ls -l`", "command": "ls -l", "redacted": false })),
+        (
+            json!({ "kind": "execute", "title": "`ls -l`" }),
+            json!({ "type": "command", "description": "`ls -l`", "command": "ls -l", "redacted": false }),
+        ),
         (
             json!({ "kind": "execute", "title": "Terminal" }),
             json!({ "type": "command", "description": "Terminal", "redacted": false, "incomplete": true }),
@@ -188,7 +192,8 @@ fn a_hint_adds_to_the_description() {
 fn shown_texts_are_bounded() {
     let long = "é".repeat(500_000);
     let paths: Vec<_> = (0..500).map(|i| json!({ "path": format!("/{i}") })).collect();
-    let params = json!({ "toolCall": { "kind": "edit", "title": long, "locations": paths }, "options": [{ "optionId": long, "name": long }] });
+    let params =
+        json!({ "toolCall": { "kind": "edit", "title": long, "locations": paths }, "options": [{ "optionId": long, "name": long }] });
     let view = present(&prompt(&params), None, &Redactor::default());
     assert_eq!((view.title.len(), view.options[0].name.len()), (4096, 4096));
     assert_eq!((view.action.truncated, view.action.full_length, view.action.paths.len()), (true, Some(1_000_000), 64));

@@ -61,7 +61,7 @@ pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
             tool_flag(lexed, tool, login, word, next, &mut found);
         }
         if let Some(next) = next {
-            named(lexed, text, next, words.get(i + 2).filter(|after| !after.first), &mut found);
+            named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }
     found
@@ -100,12 +100,13 @@ fn tool_flag(lexed: &Lexed, tool: &str, login: bool, word: &Word, next: Option<&
 }
 
 /// `--token value`, `password: value`, `Authorization: Bearer value`.
-fn named(lexed: &Lexed, text: &str, next: &Word, after: Option<&Word>, found: &mut Vec<Range<usize>>) {
-    let value = lexed.text(next);
+fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &mut Vec<Range<usize>>) {
+    let (text, value) = (lexed.text(word), lexed.text(next));
     let flag = text.starts_with('-') && text.len() > 2 && !text.contains(['=', ':', ' ']);
     let name = match text.strip_suffix(':') {
         _ if flag => text.trim_start_matches('-'),
-        Some(name) if !name.contains([' ', '=', '/']) => name,
+        // What is looked for in quotes, as in `grep "token:" src`, names nothing.
+        Some(name) if !name.contains([' ', '=', '/']) && (word.verbatim || is_authorization(name)) => name,
         _ => return,
     };
     let secret = match if flag && matches!(name, "pass" | "passwd") { Secrecy::Strong } else { secrecy(name) } {
@@ -117,9 +118,13 @@ fn named(lexed: &Lexed, text: &str, next: &Word, after: Option<&Word>, found: &m
         return;
     }
     match after {
-        Some(after) if !flag && name.to_ascii_lowercase().ends_with("authorization") => push(lexed, after.plain.clone(), found),
+        Some(after) if !flag && is_authorization(name) => push(lexed, after.plain.clone(), found),
         _ => push(lexed, next.plain.clone(), found),
     }
+}
+
+fn is_authorization(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with("authorization")
 }
 
 fn push(lexed: &Lexed, value: Range<usize>, found: &mut Vec<Range<usize>>) {

@@ -35,6 +35,15 @@ const PLAIN: &[&str] = &[
 
 /// Finds the values of secret names; every byte is looked at a fixed number of times.
 pub(super) fn scan(text: &str, spans: &mut Spans) {
+    scan_for(text, spans, |_| true);
+}
+
+/// Finds the values of cookie headers only, which a shell would split.
+pub(super) fn scan_cookies(text: &str, spans: &mut Spans) {
+    scan_for(text, spans, |name| name.header == Header::Cookie);
+}
+
+fn scan_for(text: &str, spans: &mut Spans, wanted: impl Fn(&Name) -> bool) {
     let bytes = text.as_bytes();
     let mut from = 0;
     while let Some(at) = memchr2(b'=', b':', &bytes[from..]) {
@@ -47,7 +56,7 @@ pub(super) fn scan(text: &str, spans: &mut Spans) {
         if bytes[at] == b':' && bytes[from..].starts_with(b"//") {
             continue;
         }
-        let Some(name) = Name::before(text, at) else { continue };
+        let Some(name) = Name::before(text, at).filter(&wanted) else { continue };
         if let Some(end) = value(text, at, &name, spans) {
             from = from.max(end);
         }
@@ -175,7 +184,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
             let mut end = word(bytes, start);
             while bytes[end..].starts_with(b"; ") {
                 let next = word(bytes, end + 2);
-                if !bytes[end + 2..next].contains(&b'=') {
+                if !bytes[end + 2..next].contains(&b'=') || literal(bytes, end + 2, next) < next {
                     break;
                 }
                 end = next;
@@ -245,8 +254,12 @@ fn take(text: &str, name: &Name, start: usize, end: usize, spans: &mut Spans) {
     if start >= end {
         return;
     }
-    let value = text[start..end].trim_end_matches([',', '}', ')', ']']);
-    let plain = value.is_empty() || PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain)) || !name.quoted && is_reference(value);
+    let whole = &text[start..end];
+    let value = whole.trim_end_matches([',', '}', ')', ']']);
+    let plain = value.is_empty()
+        || value == "$"
+        || PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain))
+        || !name.quoted && (is_reference(value) || is_reference(whole));
     if !plain && (name.secrecy == Secrecy::Strong || looks_random(value)) {
         spans.push(start..start + value.len());
     }

@@ -1,0 +1,230 @@
+//! No secret of the corpus survives in any place, ordinary texts stay as they are, and redaction is stable on any input.
+
+#![allow(clippy::unwrap_used)]
+
+use acp_bridge::presentation::{MARKER, Redactor, present};
+use acp_bridge::prompt::Prompt;
+use proptest::prelude::*;
+use serde_json::json;
+use serde_json::value::to_raw_value;
+
+/// What every secret of the corpus is made of, in letters that each shape allows.
+const BODY: &str = "0a1b2c3d4e5f60718293a4b5c6d7e8f9a8b7c6d5";
+const UPPER: &str = "0A1B2C3D4E5F6071";
+
+/// The texts of a file of `data/`, one a line; `\n`, `\t` and `\\` are a line end, a tab, a backslash.
+fn lines(data: &str) -> Vec<String> {
+    let unescape = |line: &str| line.split(r"\\").map(|part| part.replace(r"\n", "\n").replace(r"\t", "\t")).collect::<Vec<_>>().join(r"\");
+    data.lines().map(unescape).collect()
+}
+
+fn secrets() -> Vec<String> {
+    lines(include_str!("data/secrets.txt")).iter().map(|shape| shape.replace("{}", BODY).replace("{U}", UPPER)).collect()
+}
+
+/// Whether eight bytes in a row of the body are there.
+fn survives(text: &str) -> bool {
+    [BODY, UPPER].iter().any(|body| {
+        let parts: Vec<&[u8]> = body.as_bytes().windows(8).collect();
+        text.as_bytes().windows(8).any(|at| parts.contains(&at))
+    })
+}
+
+/// All that is shown of prompts that have the text everywhere, and whether each is marked.
+fn shown(text: &str, redactor: &Redactor) -> (String, bool) {
+    let mut out = String::new();
+    let mut redacted = true;
+    for kind in ["execute", "edit", "fetch", "other"] {
+        let params = json!({
+            "toolCall": { "kind": kind, "title": text, "rawInput": { "command": text, "cwd": text, "file_path": text, "url": text, "x": text },
+                "locations": [{ "path": text }], "content": [{ "type": "diff", "path": text, "newText": text }] },
+            "options": [{ "optionId": "a", "name": format!("Yes, don't ask again for `{text}`") }],
+            "_meta": { "permission": { "version": 1, "title": text, "description": text } },
+        });
+        let view = present(&Prompt::read(Some(&to_raw_value(&params).unwrap())).unwrap(), None, redactor);
+        redacted &= view.action.redacted;
+        out += &format!("{} {} {}\n", view.title, serde_json::to_string(&view.action).unwrap(), view.options[0].name);
+    }
+    (out, redacted)
+}
+
+#[test]
+fn no_secret_survives_in_any_place() {
+    let redactor = Redactor::default();
+    let places = lines(include_str!("data/places.txt"));
+    let mut failures = Vec::new();
+    for secret in secrets() {
+        for place in &places {
+            let text = place.replace("{}", &secret);
+            let command = redactor.command(&text).map(|shown| shown.text).unwrap_or_default();
+            let (all, redacted) = shown(&text, &redactor);
+            for (what, result) in
+                [("text", redactor.text(&text).text), ("long", redactor.long_text(&text)), ("command", command), ("prompt", all)]
+            {
+                if survives(&result) {
+                    failures.push(format!("{what}: {text:?} -> {result:?}"));
+                }
+            }
+            if !redacted {
+                failures.push(format!("not marked: {text:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures[..failures.len().min(40)].join("\n"));
+}
+
+#[test]
+fn quoting_hides_nothing() {
+    let redactor = Redactor::default();
+    for command in lines(include_str!("data/quoted.txt")) {
+        let command = command.replace("{}", BODY);
+        let shown_command = redactor.command(&command).unwrap();
+        assert!(!survives(&shown_command.text) && shown_command.redacted, "{command}: {}", shown_command.text);
+        let (all, _) = shown(&command, &redactor);
+        assert!(!survives(&all), "{command}: {all}");
+        assert_eq!(redactor.command(&shown_command.text).unwrap().text, shown_command.text, "{command}");
+    }
+    for unreadable in ["echo 'a", "echo \"a", "cat <<EOF\na", "echo \"$(a\""] {
+        assert_eq!(redactor.command(unreadable), None, "{unreadable}");
+    }
+}
+
+#[test]
+fn known_values_go_wherever_they_stand() {
+    let redactor = Redactor::new([
+        ("MY_TOKEN", "correct horse"),
+        ("DB_PASSWORD", "a\"b\\c d1"),
+        ("PIN_PASSWORD", "short"),
+        ("HOME", "/home/dev"),
+        ("DATABASE_URL", "postgres://u:batterystaple@h/x"),
+        ("X_PASSWORD", "redacted"),
+    ]);
+    for text in [
+        "say correct horse",
+        "say 'correct'\\ horse",
+        "x=\"correct horse\"y",
+        "batterystaple",
+        "{\"n\":\"a\\\"b\\\\c d1\"}",
+        "in /p/correct horse/x",
+    ] {
+        let (all, redacted) = shown(text, &redactor);
+        assert!(redacted && !["correct", "horse", "battery", "c d1"].iter().any(|part| all.contains(part)), "{text}: {all}");
+    }
+    assert_eq!(redactor.text("short /home/dev [redacted]").text, "short /home/dev [redacted]");
+    assert!(!format!("{redactor:?}").contains("horse"));
+}
+
+#[test]
+fn a_secret_at_a_cut_does_not_survive_in_part() {
+    let redactor = Redactor::new([("A_TOKEN", BODY)]);
+    for secret in
+        [format!("sk-ant-{BODY}"), BODY.to_owned(), format!("\"password\": \"{BODY}\""), format!("-----BEGIN PRIVATE KEY-----\n{BODY}")]
+    {
+        for cut in [4096, 65536] {
+            for before in ((cut - secret.len() - 12)..(cut + 4)).step_by(if cut > 4096 { 7 } else { 1 }) {
+                for filler in ["x ", "-", "é"] {
+                    let text = format!("{} {secret} tail", filler.repeat(before / filler.len()));
+                    let shown = redactor.text(&text);
+                    assert!(!survives(&shown.text) && shown.text.len() <= 4096, "{cut} {before} {filler:?} {secret}");
+                }
+            }
+        }
+    }
+    // What is taken out makes room: the end of what was looked at is shown.
+    for tail in 0..64 {
+        let text = format!("API_KEY='{}' {}sk-ant-{BODY}{BODY} {BODY}", "k".repeat(65536 - 60), "y".repeat(tail));
+        assert!(!survives(&redactor.text(&text).text), "{tail}");
+    }
+}
+
+#[test]
+fn ordinary_texts_stay_as_they_are() {
+    let redactor = Redactor::new([("PATH", "/usr/bin:/bin"), ("PWD", "/home/dev/project"), ("SSH_AUTH_SOCK", "/run/user/1000/ssh-agent")]);
+    let mut failures = Vec::new();
+    for text in lines(include_str!("data/ordinary.txt")) {
+        for (what, shown) in [("text", Some(redactor.text(&text))), ("command", redactor.command(&text))] {
+            // Prose need not be readable as a command line.
+            if shown.as_ref().is_some_and(|shown| shown.text != text || shown.redacted) {
+                failures.push(format!("{what}: {text:?} -> {shown:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn commands_with_here_documents_and_comments_can_be_read() {
+    let redactor = Redactor::default();
+    for command in [
+        "cat > a.txt <<'EOF'\nit's\nEOF\necho x",
+        "ls # don't",
+        "echo $((1<<2))",
+        "cat <<-X\n\tdon't\n\tX\n",
+        "cat <<< \"a b\"",
+        "echo \"$(git log --format='%h \"x\"')\"",
+        "for i in a b; do echo \"$i\"; done",
+    ] {
+        assert_eq!(redactor.command(command).unwrap().text, command);
+    }
+}
+
+#[test]
+fn long_inputs_take_linear_time() {
+    let redactor = Redactor::new([("A_TOKEN", "aaaaaaaab")]);
+    for unit in lines(include_str!("data/units.txt")) {
+        let text = unit.repeat(400_000 / unit.len());
+        let start = std::time::Instant::now();
+        redactor.long_text(&text);
+        redactor.command(&text);
+        let taken = start.elapsed();
+        // Quadratic time would be minutes.
+        assert!(taken.as_secs() < 10, "{unit:?} took {taken:?}");
+    }
+}
+
+/// Texts of the pieces that redaction looks at.
+fn pieces() -> impl Strategy<Value = String> {
+    let known = lines(include_str!("data/pieces.txt"));
+    let piece = prop_oneof![
+        proptest::sample::select(known),
+        "[a-zA-Z0-9_-]{0,24}",
+        "[ \r\u{202e}😀é]",
+        proptest::strategy::Just(MARKER.to_owned())
+    ];
+    proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn redaction_is_stable_and_bounded(text in pieces(), repeat in 1usize..100) {
+        let redactor = Redactor::new([("T_TOKEN", "hunter2hunter2")]);
+        for text in [text.clone(), text.repeat(repeat)] {
+            let once = redactor.text(&text);
+            prop_assert!(once.text.len() <= 4096);
+            prop_assert!(!once.text.contains("hunter2hunter2"));
+            prop_assert!(once.redacted || text.starts_with(&once.text));
+            let twice = redactor.text(&once.text);
+            prop_assert_eq!(&twice.text, &once.text);
+            prop_assert!(!twice.redacted);
+            let long = redactor.long_text(&text);
+            prop_assert_eq!(&redactor.long_text(&long), &long);
+            if let Some(once) = redactor.command(&text) {
+                prop_assert!(once.text.len() <= 4096);
+                prop_assert!(!once.text.contains("hunter2hunter2"));
+                if once.full_length.is_none() {
+                    prop_assert_eq!(redactor.command(&once.text).map(|shown| shown.text), Some(once.text));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_canary_among_any_pieces(before in pieces(), after in pieces(), quote in proptest::sample::select(vec!["", " ", "'", "\""])) {
+        let text = format!("{before} {quote}sk-ant-{BODY}{quote}{after}");
+        let redactor = Redactor::default();
+        prop_assert!(!survives(&redactor.text(&text).text));
+        prop_assert!(!survives(&redactor.command(&text).map(|shown| shown.text).unwrap_or_default()));
+    }
+}

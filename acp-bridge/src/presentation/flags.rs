@@ -38,6 +38,7 @@ const TOOLS: &[Row] = &[
     (&["http", "https", "xh", "httpie"], &["-a", "--auth"], None, Form::User),
     (&["openssl"], &["-passin", "-passout", "-pass"], None, Form::User),
     (&["openssl"], &["-k"], None, Form::Value),
+    (&["gh", "glab"], &["--body", "-b", "--value"], Some("secret"), Form::Value),
 ];
 
 /// Finds secrets in the words; ranges of `lexed.plain`.
@@ -45,32 +46,45 @@ pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
     let words = &lexed.words;
     let mut found = Vec::new();
     let mut tool: Option<&str> = None;
-    let mut login = false;
+    // The words of `TOOLS`' third column that came before.
+    let mut before: Vec<&str> = Vec::new();
+    let mut sets = false;
     for (i, word) in words.iter().enumerate() {
         let text = lexed.text(word);
         if word.first {
-            (tool, login) = (None, false);
+            (tool, sets) = (None, false);
+            before.clear();
         }
         let base = text.rsplit('/').next().unwrap_or(text);
         if let Some(name) = TOOLS.iter().flat_map(|row| row.0).find(|name| **name == base) {
             tool = Some(name);
         }
-        login |= text == "login";
+        if let Some(known) = TOOLS.iter().filter_map(|row| row.2).find(|known| *known == text && !before.contains(known)) {
+            before.push(known);
+        }
         let next = words.get(i + 1).filter(|next| !next.first);
         if let Some(tool) = tool.filter(|_| text.starts_with('-')) {
-            tool_flag(lexed, tool, login, word, next, &mut found);
+            tool_flag(lexed, tool, &before, word, next, &mut found);
         }
         if let Some(next) = next {
+            // `npm config set //registry/:_authToken VALUE`
+            let name = text.rsplit([':', '/']).next().unwrap_or(text);
+            // In prose, "to set password on" names no value.
+            let set = sets && !lexed.text(next).starts_with('-') && (text.contains(['_', ':', '.']) || looks_random(lexed.text(next)));
+            if set && secrecy(name) == Secrecy::Strong {
+                push(lexed, next.plain.clone(), &mut found);
+            }
+            sets = matches!(text, "set" | "config" | "--add" | "--global");
             named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }
     found
 }
 
-fn tool_flag(lexed: &Lexed, tool: &str, login: bool, word: &Word, next: Option<&Word>, found: &mut Vec<Range<usize>>) {
+fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Vec<Range<usize>>) {
     let text = lexed.text(word);
-    for (tools, flags, before, form) in TOOLS {
-        if !tools.contains(&tool) || before.is_some() && !login {
+    for (tools, flags, needs, form) in TOOLS {
+        if !tools.contains(&tool) || needs.is_some_and(|word| !before.contains(&word)) {
             continue;
         }
         for flag in *flags {

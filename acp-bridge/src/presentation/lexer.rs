@@ -48,6 +48,12 @@ impl Lexed {
         Some(part(first).map_or(first.start as usize, |q| q.start)..part(last).map_or(last.end as usize, |q| q.end))
     }
 
+    /// Where the quoted part begins that `plain[at]` is in.
+    pub(super) fn quoted(&self, at: usize) -> Option<usize> {
+        let part = self.origin.get(at)?.quoted.checked_sub(1)?;
+        self.quoted.get(part as usize).map(|part| part.start)
+    }
+
     /// The text of a word.
     pub(super) fn text(&self, word: &Word) -> &str {
         &self.plain[word.plain.clone()]

@@ -223,12 +223,18 @@ impl Redactor {
         let bytes = text.as_bytes();
         let quoting = memchr::memchr3(b'"', b'\'', b'\\', bytes).is_some();
         let flag = |at: usize| at == 0 || !bytes[at - 1].is_ascii_alphanumeric();
-        if (quoting || memchr::memchr_iter(b'-', bytes).any(flag))
+        let sets = || ["set ", "config "].iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
+        if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || sets())
             && let Some(lexed) = lexer::lenient(text)
         {
             let mut found = flags::scan(&lexed);
             if quoting {
                 self.known_spans(&lexed.plain, &mut found);
+                for word in lexed.words.iter().filter(|word| !word.verbatim) {
+                    let mut inner = Spans::new();
+                    pairs::scan(lexed.text(word), &mut inner);
+                    found.extend(inner.into_iter().map(|span| word.plain.start + span.start..word.plain.start + span.end));
+                }
             }
             spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
         }
@@ -251,8 +257,13 @@ impl Redactor {
         if depth > 0 || lexed.plain != text {
             self.known_spans(&lexed.plain, &mut found);
         }
+        let mut script = false;
         for word in &lexed.words {
             let plain = lexed.text(word);
+            if !word.verbatim {
+                found.extend(pairs::whole_word(&lexed, word, text, script));
+            }
+            script = plain.starts_with('-') && plain.ends_with('c');
             let mut inner = Spans::new();
             pairs::scan(plain, &mut inner);
             if !word.verbatim && depth < MAX_DEPTH && plain.bytes().any(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'\\')) {

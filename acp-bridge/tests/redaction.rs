@@ -1,243 +1,239 @@
-//! Secrets of many kinds in many places are never shown; ordinary texts stay as they are.
+//! No secret of the corpus survives in any place, ordinary texts stay as they are, and redaction is stable on any input.
 
-use acp_bridge::presentation::{MARKER, MAX_SHOWN, Redactor, present};
+#![allow(clippy::unwrap_used)]
+
+use acp_bridge::presentation::{MARKER, Redactor, present};
 use acp_bridge::prompt::Prompt;
 use proptest::prelude::*;
 use serde_json::json;
+use serde_json::value::to_raw_value;
 
-/// The value that each test secret holds, in a form that its kind allows.
-const SECRETS: &[(&str, &str)] = &[
-    ("openai", "sk-Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0Ca"),
-    ("openai project", "sk-proj-Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8Ty6"),
-    ("anthropic", "sk-ant-api03-Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0Ca-AA"),
-    ("github", "ghp_Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8T"),
-    ("github oauth", "gho_Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8T"),
-    ("github fine-grained", "github_pat_11ABCDEFG0Zq8Xw3Lm5Tr9_Yv2Bn7Kp4Df6Hs1Jg0CaEr8TyUi5Op3As"),
-    ("gitlab", "glpat-Zq8Xw3Lm5Tr9Yv2Bn7Kp"),
-    ("slack", "xoxb-123456789012-1234567890123-Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6"),
-    ("stripe", "sk_live_Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6"),
-    ("aws key id", "AKIAZQ8XW3LM5TR9YV2B"),
-    ("google", "AIzaSyZq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaE"),
-    ("npm", "npm_Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8T"),
-    ("pypi", "pypi-AgEIcHlwaS5vcmcCJDZq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8TyUi5Op3As"),
-    ("hugging face", "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"),
-    ("jwt", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8TyUi5Op3"),
-    ("pem", "-----BEGIN RSA PRIVATE KEY-----\nZq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0Ca\n-----END RSA PRIVATE KEY-----"),
-    ("of the environment", "Tr9Yv2Bn7Kp4Df6"),
-];
+/// What every secret of the corpus is made of, in letters that each shape allows.
+const BODY: &str = "0a1b2c3d4e5f60718293a4b5c6d7e8f9a8b7c6d5";
+const UPPER: &str = "0A1B2C3D4E5F6071";
 
-/// Texts around a secret, `{}`.
-const PLACES: &[&str] = &[
-    "{}",
-    "echo {}",
-    "echo \"{}\"",
-    "export TOKEN={}",
-    "API_KEY='{}' ./run",
-    "curl -H \"Authorization: Bearer {}\" https://example.com",
-    "curl -H 'X-Api-Key: {}' https://example.com",
-    "tool --token {} --verbose",
-    "tool --api-key={}",
-    "{\"password\": \"{}\", \"user\": \"bob\"}",
-    "secret: {}",
-    "the key ({}) was used",
-];
-
-/// Texts whose own form makes a secret of `hunter2Xw3Lm5`.
-const FORMS: &[&str] = &[
-    "https://bob:hunter2Xw3Lm5@example.com/path",
-    "git clone https://hunter2Xw3Lm5@example.com/repo.git",
-    "https://example.com/?access_token=hunter2Xw3Lm5&page=2",
-    "PASSWORD=hunter2Xw3Lm5 make deploy",
-    "export DB_PASSWORD=\"hunter2Xw3Lm5\"",
-    "mysql -u root -phunter2Xw3Lm5 app",
-    "curl -u bob:hunter2Xw3Lm5 https://example.com",
-    "docker login --password hunter2Xw3Lm5",
-    "login --password=hunter2Xw3Lm5",
-    "curl -H 'Cookie: session=hunter2Xw3Lm5' https://example.com",
-    "curl -H \"Authorization: Basic hunter2Xw3Lm5\" https://example.com",
-    "Authorization: token hunter2Xw3Lm5",
-    "client_secret: hunter2Xw3Lm5",
-    "{\"api_key\":\"hunter2Xw3Lm5\"}",
-    "AWS_SECRET_ACCESS_KEY=hunter2Xw3Lm5",
-    "PGPASSWORD=hunter2Xw3Lm5 psql",
-    "sshpass -p hunter2Xw3Lm5 ssh host",
-    "redis-cli -a hunter2Xw3Lm5 ping",
-];
-
-/// What is said and done every day.
-const ORDINARY: &[&str] = &[
-    "git status",
-    "git status --short && git diff HEAD~1",
-    "git commit -m 'Add token refresh to the client'",
-    "git checkout 1a2b3c4d5e6f7a8b9c0d1e2f3a4b5c6d7e8f9a0b -- src/token.rs",
-    "git rebase -i origin/main",
-    "git log --oneline --author=bob",
-    "git push -u origin feature/password-reset",
-    "cargo test --workspace -- --nocapture",
-    "cargo build --release -p agentctl",
-    "cargo clippy --all-targets -- -D warnings",
-    "npm run build --production",
-    "npm install --save-dev typescript@5.4.2",
-    "npx tsc --noEmit -p tsconfig.json",
-    "pip install -r requirements.txt",
-    "python3 -m pytest -x tests/test_auth.py",
-    "python -c 'print(1 + 1)'",
-    "go test ./...",
-    "make -j4 all",
-    "docker build -t app:latest .",
-    "docker run -p 8080:80 -u 1000:1000 nginx",
-    "docker compose up -d",
-    "kubectl get secret my-secret -o yaml",
-    "kubectl get pods -n kube-system",
-    "terraform plan -out=plan.tfplan",
-    "ls -la /home/dev/project",
-    "cat /home/dev/.ssh/id_rsa.pub",
-    "grep -rn \"password\" src/ --include=*.rs",
-    "rg -n 'api_key' docs/",
-    "find . -name '*.rs' -newer Cargo.toml",
-    "sed -n '1,20p' src/main.rs",
-    "awk '{print $1}' access.log | sort | uniq -c",
-    "tar -xzf archive.tar.gz -C /tmp",
-    "rsync -avz ./dist/ host:/var/www/",
-    "ssh -p 2222 host uptime",
-    "scp -P 2222 file host:/tmp",
-    "mkdir -p target/debug",
-    "rm -rf node_modules",
-    "chmod 600 ~/.ssh/config",
-    "echo hello > proof.txt",
-    "echo \"$GITHUB_TOKEN\" | wc -c",
-    "curl https://example.com/api/v1/users?page=2&limit=10",
-    "curl -X POST -d @body.json https://example.com/tokens",
-    "curl -H 'Content-Type: application/json' http://127.0.0.1:8080/health",
-    "psql -h localhost -U app -d app -c 'select count(*) from tokens'",
-    "sqlite3 audit.db '.schema'",
-    "uuidgen",
-    "echo 550e8400-e29b-41d4-a716-446655440000",
-    "sha256sum target/release/agentctl",
-    "systemctl --user status agentctl",
-    "journalctl -u nginx --since today",
-    "openssl rand -hex 32",
-    "ps aux | grep node",
-    "kill -TERM 12345",
-    "export PATH=$PATH:/usr/local/bin",
-    "NODE_ENV=production node server.js",
-    "RUST_LOG=debug cargo run",
-    "Read /home/dev/project/src/auth/password.rs",
-    "Edit src/token.rs",
-    "Writing to mock_written.txt",
-    "Fetch https://docs.rs/tokio/latest/tokio/#feature-flags",
-    "Search for 'secret' in 12 files",
-    "Run the tests and show the failures",
-    "apply the patch to keyboard.rs and monkey.ts",
-];
-
-fn redactor() -> Redactor {
-    Redactor::new([("DEPLOY_TOKEN", "Tr9Yv2Bn7Kp4Df6"), ("HOME", "/home/dev"), ("LANG", "C.UTF-8"), ("EDITOR", "vim-is-long")])
+/// The texts of a file of `data/`, one a line; `\n`, `\t` and `\\` are a line end, a tab, a backslash.
+fn lines(data: &str) -> Vec<String> {
+    let unescape = |line: &str| line.split(r"\\").map(|part| part.replace(r"\n", "\n").replace(r"\t", "\t")).collect::<Vec<_>>().join(r"\");
+    data.lines().map(unescape).collect()
 }
 
-/// Every way in which a text of an agent is shown.
-fn shown(text: &str) -> Vec<String> {
-    let redactor = redactor();
-    let params = json!({
-        "sessionId": "s",
-        "toolCall": {"toolCallId": "c", "kind": "execute", "title": text, "rawInput": {"command": text, "cwd": text},
-                     "locations": [{"path": text}], "content": [{"type": "content", "content": {"type": "text", "text": text}}]},
-        "options": [{"optionId": "a", "name": text, "kind": "allow_once"}],
-        "_meta": {"permission": {"version": 1, "title": text, "description": text}}
-    });
-    let fetch = json!({"toolCall": {"kind": "fetch", "title": text, "rawInput": {"url": text}}});
-    let array = json!({"toolCall": {"kind": "execute", "title": text, "rawInput": {"command": ["bash", "-lc", text]}}});
-    let mut all = vec![redactor.text(text).text, redactor.long_text(text), redactor.command(text).map(|s| s.text).unwrap_or_default()];
-    for params in [params, fetch, array] {
-        let raw = serde_json::value::to_raw_value(&params).unwrap();
-        let view = present(&Prompt::read(Some(&raw)).unwrap(), None, &redactor);
-        all.push(view.title);
-        all.push(serde_json::to_string(&view.action).unwrap());
-        all.extend(view.options.into_iter().map(|option| option.name));
+fn secrets() -> Vec<String> {
+    lines(include_str!("data/secrets.txt")).iter().map(|shape| shape.replace("{}", BODY).replace("{U}", UPPER)).collect()
+}
+
+/// Whether eight bytes in a row of the body are there.
+fn survives(text: &str) -> bool {
+    [BODY, UPPER].iter().any(|body| {
+        let parts: Vec<&[u8]> = body.as_bytes().windows(8).collect();
+        text.as_bytes().windows(8).any(|at| parts.contains(&at))
+    })
+}
+
+/// All that is shown of prompts that have the text everywhere, and whether each is marked.
+fn shown(text: &str, redactor: &Redactor) -> (String, bool) {
+    let mut out = String::new();
+    let mut redacted = true;
+    for kind in ["execute", "edit", "fetch", "other"] {
+        let params = json!({
+            "toolCall": { "kind": kind, "title": text, "rawInput": { "command": text, "cwd": text, "file_path": text, "url": text, "x": text },
+                "locations": [{ "path": text }], "content": [{ "type": "diff", "path": text, "newText": text }] },
+            "options": [{ "optionId": "a", "name": format!("Yes, don't ask again for `{text}`") }],
+            "_meta": { "permission": { "version": 1, "title": text, "description": text } },
+        });
+        let view = present(&Prompt::read(Some(&to_raw_value(&params).unwrap())).unwrap(), None, redactor);
+        redacted &= view.action.redacted;
+        out += &format!("{} {} {}\n", view.title, serde_json::to_string(&view.action).unwrap(), view.options[0].name);
     }
-    all
+    (out, redacted)
 }
 
 #[test]
-fn no_secret_of_any_kind_is_shown_in_any_place() {
-    for (kind, secret) in SECRETS {
-        // The part that no kind shares.
-        let canary = if *kind == "aws key id" {
-            "ZQ8XW3LM5TR9YV2B"
-        } else if secret.contains("Tr9Yv2Bn7Kp4Df6") {
-            "Tr9Yv2Bn7Kp4Df6"
-        } else {
-            &secret[secret.len() - 16..]
-        };
-        for place in PLACES {
-            let text = place.replace("{}", secret);
-            for seen in shown(&text) {
-                assert!(!seen.contains(canary), "{kind} in {place:?} is shown: {seen}");
+fn no_secret_survives_in_any_place() {
+    let redactor = Redactor::default();
+    let places = lines(include_str!("data/places.txt"));
+    let mut failures = Vec::new();
+    for secret in secrets() {
+        for place in &places {
+            let text = place.replace("{}", &secret);
+            let command = redactor.command(&text).map(|shown| shown.text).unwrap_or_default();
+            let (all, redacted) = shown(&text, &redactor);
+            for (what, result) in
+                [("text", redactor.text(&text).text), ("long", redactor.long_text(&text)), ("command", command), ("prompt", all)]
+            {
+                if survives(&result) {
+                    failures.push(format!("{what}: {text:?} -> {result:?}"));
+                }
+            }
+            if !redacted {
+                failures.push(format!("not marked: {text:?}"));
             }
         }
     }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures[..failures.len().min(40)].join("\n"));
 }
 
 #[test]
-fn no_secret_by_its_form_is_shown() {
-    for form in FORMS {
-        for seen in shown(form) {
-            assert!(!seen.contains("hunter2Xw3Lm5"), "{form:?} is shown: {seen}");
-        }
-        assert!(redactor().text(form).redacted);
+fn quoting_hides_nothing() {
+    let redactor = Redactor::default();
+    for command in lines(include_str!("data/quoted.txt")) {
+        let command = command.replace("{}", BODY);
+        let shown_command = redactor.command(&command).unwrap();
+        assert!(!survives(&shown_command.text) && shown_command.redacted, "{command}: {}", shown_command.text);
+        let (all, _) = shown(&command, &redactor);
+        assert!(!survives(&all), "{command}: {all}");
+        assert_eq!(redactor.command(&shown_command.text).unwrap().text, shown_command.text, "{command}");
+    }
+    // What a shell would run is not hidden by looking like a value.
+    for (command, expected) in [
+        ("bash -c 'TOKEN=a; rm -rf ~'", "bash -c 'TOKEN=[redacted]; rm -rf ~'"),
+        ("TOKEN=\"a b$(rm -rf ~)\" x", "TOKEN=\"[redacted]$(rm -rf ~)\" x"),
+        ("TOKEN=a;rm -rf ~", "TOKEN=[redacted];rm -rf ~"),
+        ("curl -H 'Authorization: Basic a' u && rm -rf ~", "curl -H 'Authorization: Basic [redacted]' u && rm -rf ~"),
+    ] {
+        assert_eq!(redactor.command(command).unwrap().text, expected);
+    }
+    for unreadable in ["echo 'a", "echo \"a", "cat <<EOF\na", "echo \"$(a\""] {
+        assert_eq!(redactor.command(unreadable), None, "{unreadable}");
     }
 }
 
 #[test]
-fn quoting_hides_no_secret() {
-    for command in [
-        "echo ghp_Zq8Xw3Lm5'Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8T'",
-        "echo \"ghp_\"Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6Hs1Jg0CaEr8T",
-        "echo ghp_Zq8Xw3Lm5Tr9Yv2Bn7Kp4Df6\\\nHs1Jg0CaEr8T",
-        "echo 'Tr9Yv2B'\"n7Kp4Df6\"",
-        "PASSWORD='hun'ter2Xw3Lm5 x",
+fn known_values_go_wherever_they_stand() {
+    let redactor = Redactor::new([
+        ("MY_TOKEN", "correct horse"),
+        ("DB_PASSWORD", "a\"b\\c d1"),
+        ("PIN_PASSWORD", "short"),
+        ("HOME", "/home/dev"),
+        ("DATABASE_URL", "postgres://u:batterystaple@h/x"),
+        ("X_PASSWORD", "redacted"),
+    ]);
+    for text in [
+        "say correct horse",
+        "say 'correct'\\ horse",
+        "x=\"correct horse\"y",
+        "batterystaple",
+        "{\"n\":\"a\\\"b\\\\c d1\"}",
+        "in /p/correct horse/x",
     ] {
-        let shown = redactor().command(command);
-        let text = shown.map(|s| s.text).unwrap_or_default();
-        assert!(text.contains(MARKER) || text.is_empty(), "{command:?} is shown: {text}");
-        for part in ["Tr9Yv2B", "n7Kp4Df6", "Hs1Jg0CaEr8T", "ter2Xw3Lm5"] {
-            assert!(!text.contains(part), "{command:?} is shown: {text}");
+        let (all, redacted) = shown(text, &redactor);
+        assert!(redacted && !["correct", "horse", "battery", "c d1"].iter().any(|part| all.contains(part)), "{text}: {all}");
+    }
+    assert_eq!(redactor.text("short /home/dev [redacted]").text, "short /home/dev [redacted]");
+    assert!(!format!("{redactor:?}").contains("horse"));
+}
+
+#[test]
+fn a_secret_at_a_cut_does_not_survive_in_part() {
+    let redactor = Redactor::new([("A_TOKEN", BODY)]);
+    for secret in
+        [format!("sk-ant-{BODY}"), BODY.to_owned(), format!("\"password\": \"{BODY}\""), format!("-----BEGIN PRIVATE KEY-----\n{BODY}")]
+    {
+        for cut in [4096, 65536] {
+            for before in ((cut - secret.len() - 12)..(cut + 4)).step_by(if cut > 4096 { 29 } else { 2 }) {
+                for filler in ["x ", "-", "é"] {
+                    let text = format!("{} {secret} tail", filler.repeat(before / filler.len()));
+                    let shown = redactor.text(&text);
+                    assert!(!survives(&shown.text) && shown.text.len() <= 4096, "{cut} {before} {filler:?} {secret}");
+                }
+            }
         }
+    }
+    // What is taken out makes room: the end of what was looked at is shown.
+    for tail in 0..64 {
+        let text = format!("API_KEY='{}' {}sk-ant-{BODY}{BODY} {BODY}", "k".repeat(65536 - 60), "y".repeat(tail));
+        assert!(!survives(&redactor.text(&text).text), "{tail}");
     }
 }
 
 #[test]
 fn ordinary_texts_stay_as_they_are() {
-    let redactor = redactor();
-    let changed: Vec<_> = ORDINARY
-        .iter()
-        .filter(|text| redactor.text(text).text != **text || redactor.command(text).is_none_or(|s| s.text != **text))
-        .map(|text| (text, redactor.text(text).text, redactor.command(text).map(|s| s.text)))
-        .collect();
-    assert!(changed.is_empty(), "{} of {}: {changed:#?}", changed.len(), ORDINARY.len());
+    let redactor = Redactor::new([("PATH", "/usr/bin:/bin"), ("PWD", "/home/dev/project"), ("SSH_AUTH_SOCK", "/run/user/1000/ssh-agent")]);
+    let mut failures = Vec::new();
+    for text in lines(include_str!("data/ordinary.txt")) {
+        for (what, shown) in [("text", Some(redactor.text(&text))), ("command", redactor.command(&text))] {
+            // Prose need not be readable as a command line.
+            if shown.as_ref().is_some_and(|shown| shown.text != text || shown.redacted) {
+                failures.push(format!("{what}: {text:?} -> {shown:?}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+#[test]
+fn commands_with_here_documents_and_comments_can_be_read() {
+    let redactor = Redactor::default();
+    for command in [
+        "cat > a.txt <<'EOF'\nit's\nEOF\necho x",
+        "ls # don't",
+        "echo $((1<<2))",
+        "cat <<-X\n\tdon't\n\tX\n",
+        "cat <<< \"a b\"",
+        "echo \"$(git log --format='%h \"x\"')\"",
+        "for i in a b; do echo \"$i\"; done",
+    ] {
+        assert_eq!(redactor.command(command).unwrap().text, command);
+    }
+}
+
+#[test]
+fn long_inputs_take_linear_time() {
+    let redactor = Redactor::new([("A_TOKEN", "aaaaaaaab")]);
+    for unit in lines(include_str!("data/units.txt")) {
+        let text = unit.repeat(200_000 / unit.len());
+        let start = std::time::Instant::now();
+        redactor.long_text(&text);
+        redactor.command(&text);
+        let taken = start.elapsed();
+        // Quadratic time would be minutes; this takes a tenth of a second.
+        assert!(taken.as_secs() < 10, "{unit:?} took {taken:?}");
+    }
+}
+
+/// Texts of the pieces that redaction looks at.
+fn pieces() -> impl Strategy<Value = String> {
+    let known = lines(include_str!("data/pieces.txt"));
+    let piece = prop_oneof![
+        proptest::sample::select(known),
+        "[a-zA-Z0-9_-]{0,24}",
+        "[ \r\u{202e}😀é]",
+        proptest::strategy::Just(MARKER.to_owned())
+    ];
+    proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
-    fn redaction_is_bounded_idempotent_and_hides_a_canary(before in ".{0,60}", place in 0..PLACES.len(), secret in 0..SECRETS.len(), after in "[ -~]{0,40}") {
-        let redactor = redactor();
-        let secret = SECRETS[secret].1;
-        let text = format!("{before} {} {after}", PLACES[place].replace("{}", secret));
-        let once = redactor.text(&text);
-        prop_assert!(once.text.len() <= MAX_SHOWN && !once.text.contains(secret), "{}", once.text);
-        prop_assert_eq!(&redactor.text(&once.text).text, &once.text);
-        if let Some(once) = redactor.command(&text) {
-            prop_assert!(once.text.len() <= MAX_SHOWN && !once.text.contains(secret), "{}", once.text);
-            prop_assert_eq!(redactor.command(&once.text).map(|twice| twice.text), Some(once.text));
+    fn redaction_is_stable_and_bounded(text in pieces(), repeat in 1usize..100) {
+        let redactor = Redactor::new([("T_TOKEN", "hunter2hunter2")]);
+        for text in [text.clone(), text.repeat(repeat)] {
+            let once = redactor.text(&text);
+            prop_assert!(once.text.len() <= 4096);
+            prop_assert!(!once.text.contains("hunter2hunter2"));
+            prop_assert!(once.redacted || text.starts_with(&once.text));
+            let twice = redactor.text(&once.text);
+            prop_assert_eq!(&twice.text, &once.text);
+            prop_assert!(!twice.redacted);
+            let long = redactor.long_text(&text);
+            prop_assert_eq!(&redactor.long_text(&long), &long);
+            if let Some(once) = redactor.command(&text) {
+                prop_assert!(once.text.len() <= 4096);
+                prop_assert!(!once.text.contains("hunter2hunter2"));
+                if once.full_length.is_none() {
+                    prop_assert_eq!(redactor.command(&once.text).map(|shown| shown.text), Some(once.text));
+                }
+            }
         }
     }
 
     #[test]
-    fn any_text_is_redacted_without_a_panic(text in any::<String>()) {
-        let redactor = redactor();
-        let once = redactor.text(&text);
-        prop_assert_eq!(redactor.text(&once.text).text, once.text);
-        let _ = redactor.command(&text);
-        let _ = redactor.long_text(&text);
+    fn no_canary_among_any_pieces(before in pieces(), after in pieces(), quote in proptest::sample::select(vec!["", " ", "'", "\""])) {
+        let text = format!("{before} {quote}sk-ant-{BODY}{quote}{after}");
+        let redactor = Redactor::default();
+        prop_assert!(!survives(&redactor.text(&text).text));
+        prop_assert!(!survives(&redactor.command(&text).map(|shown| shown.text).unwrap_or_default()));
     }
 }

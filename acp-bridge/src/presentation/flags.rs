@@ -38,6 +38,7 @@ const TOOLS: &[Row] = &[
     (&["http", "https", "xh", "httpie"], &["-a", "--auth"], None, Form::User),
     (&["openssl"], &["-passin", "-passout", "-pass"], None, Form::User),
     (&["openssl"], &["-k"], None, Form::Value),
+    (&["gh", "glab"], &["--body", "-b", "--value"], Some("secret"), Form::Value),
 ];
 
 /// Finds secrets in the words; ranges of `lexed.plain`.
@@ -45,32 +46,45 @@ pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
     let words = &lexed.words;
     let mut found = Vec::new();
     let mut tool: Option<&str> = None;
-    let mut login = false;
+    // The words of `TOOLS`' third column that came before.
+    let mut before: Vec<&str> = Vec::new();
+    let mut sets = false;
     for (i, word) in words.iter().enumerate() {
         let text = lexed.text(word);
         if word.first {
-            (tool, login) = (None, false);
+            (tool, sets) = (None, false);
+            before.clear();
         }
         let base = text.rsplit('/').next().unwrap_or(text);
         if let Some(name) = TOOLS.iter().flat_map(|row| row.0).find(|name| **name == base) {
             tool = Some(name);
         }
-        login |= text == "login";
+        if let Some(known) = TOOLS.iter().filter_map(|row| row.2).find(|known| *known == text && !before.contains(known)) {
+            before.push(known);
+        }
         let next = words.get(i + 1).filter(|next| !next.first);
         if let Some(tool) = tool.filter(|_| text.starts_with('-')) {
-            tool_flag(lexed, tool, login, word, next, &mut found);
+            tool_flag(lexed, tool, &before, word, next, &mut found);
         }
         if let Some(next) = next {
-            named(lexed, text, next, words.get(i + 2).filter(|after| !after.first), &mut found);
+            // `npm config set //registry/:_authToken VALUE`
+            let name = text.rsplit([':', '/']).next().unwrap_or(text);
+            // In prose, "to set password on" names no value.
+            let set = sets && !lexed.text(next).starts_with('-') && (text.contains(['_', ':', '.']) || looks_random(lexed.text(next)));
+            if set && secrecy(name) == Secrecy::Strong {
+                push(lexed, next.plain.clone(), &mut found);
+            }
+            sets = matches!(text, "set" | "config" | "--add" | "--global");
+            named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }
     found
 }
 
-fn tool_flag(lexed: &Lexed, tool: &str, login: bool, word: &Word, next: Option<&Word>, found: &mut Vec<Range<usize>>) {
+fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Vec<Range<usize>>) {
     let text = lexed.text(word);
-    for (tools, flags, before, form) in TOOLS {
-        if !tools.contains(&tool) || before.is_some() && !login {
+    for (tools, flags, needs, form) in TOOLS {
+        if !tools.contains(&tool) || needs.is_some_and(|word| !before.contains(&word)) {
             continue;
         }
         for flag in *flags {
@@ -100,12 +114,13 @@ fn tool_flag(lexed: &Lexed, tool: &str, login: bool, word: &Word, next: Option<&
 }
 
 /// `--token value`, `password: value`, `Authorization: Bearer value`.
-fn named(lexed: &Lexed, text: &str, next: &Word, after: Option<&Word>, found: &mut Vec<Range<usize>>) {
-    let value = lexed.text(next);
+fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &mut Vec<Range<usize>>) {
+    let (text, value) = (lexed.text(word), lexed.text(next));
     let flag = text.starts_with('-') && text.len() > 2 && !text.contains(['=', ':', ' ']);
     let name = match text.strip_suffix(':') {
         _ if flag => text.trim_start_matches('-'),
-        Some(name) if !name.contains([' ', '=', '/']) => name,
+        // What is looked for in quotes, as in `grep "token:" src`, names nothing.
+        Some(name) if !name.contains([' ', '=', '/']) && (word.verbatim || is_authorization(name)) => name,
         _ => return,
     };
     let secret = match if flag && matches!(name, "pass" | "passwd") { Secrecy::Strong } else { secrecy(name) } {
@@ -117,9 +132,13 @@ fn named(lexed: &Lexed, text: &str, next: &Word, after: Option<&Word>, found: &m
         return;
     }
     match after {
-        Some(after) if !flag && name.to_ascii_lowercase().ends_with("authorization") => push(lexed, after.plain.clone(), found),
+        Some(after) if !flag && is_authorization(name) => push(lexed, after.plain.clone(), found),
         _ => push(lexed, next.plain.clone(), found),
     }
+}
+
+fn is_authorization(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with("authorization")
 }
 
 fn push(lexed: &Lexed, value: Range<usize>, found: &mut Vec<Range<usize>>) {

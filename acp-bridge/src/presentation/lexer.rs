@@ -48,6 +48,12 @@ impl Lexed {
         Some(part(first).map_or(first.start as usize, |q| q.start)..part(last).map_or(last.end as usize, |q| q.end))
     }
 
+    /// Where the quoted part begins that `plain[at]` is in.
+    pub(super) fn quoted(&self, at: usize) -> Option<usize> {
+        let part = self.origin.get(at)?.quoted.checked_sub(1)?;
+        self.quoted.get(part as usize).map(|part| part.start)
+    }
+
     /// The text of a word.
     pub(super) fn text(&self, word: &Word) -> &str {
         &self.plain[word.plain.clone()]
@@ -101,15 +107,17 @@ pub(super) fn strict(text: &str) -> Option<Lexed> {
     Some(lexer.lexed)
 }
 
-/// Splits a text that may be a command line: blanks split, quotes and backslashes are left out. Never fails on its form.
+/// Splits a text that may be a command line, a part of one, or JSON: blanks split, quotes are left out, escapes are read
+/// as whoever prints them would. Never fails on the text's form.
 pub(super) fn lenient(text: &str) -> Option<Lexed> {
     let mut lexer = Lexer::new(text)?;
     while let Some(byte) = lexer.peek(0) {
         match byte {
             b'\n' | b';' | b'|' | b'&' | b'(' | b')' => lexer.end_command(1),
             b' ' | b'\t' | b'\r' => lexer.blank(1),
-            b'\\' if lexer.peek(1) == Some(b'\n') => lexer.skip(2),
-            b'"' | b'\'' | b'\\' | b'`' => lexer.skip(1),
+            b'\\' => lexer.any_escape(),
+            b'$' if matches!(lexer.peek(1), Some(b'\'' | b'"')) => lexer.skip(2),
+            b'"' | b'\'' | b'`' => lexer.skip(1),
             _ => lexer.char(0),
         }
     }
@@ -145,7 +153,6 @@ impl<'a> Lexer<'a> {
     fn begin(&mut self) {
         if !self.in_word {
             self.in_word = true;
-            self.verbatim = true;
             self.word_start = self.lexed.plain.len();
         }
     }
@@ -178,6 +185,20 @@ impl<'a> Lexer<'a> {
         let Some(c) = self.text[self.at + 1..].chars().next() else { return self.char(0) };
         self.push(c, self.at..self.at + 1 + c.len_utf8(), 0);
         self.at += 1 + c.len_utf8();
+    }
+
+    /// Takes an escape of any language: `\x73`, `\u0073`, `\n`, a line that goes on.
+    fn any_escape(&mut self) {
+        match ansi_escape(&self.text[self.at + 1..]) {
+            Some(('\n', 1)) if self.peek(1) == Some(b'\n') => self.skip(2),
+            Some((c, used)) if c.is_ascii_control() => self.blank(1 + used),
+            Some((c, used)) if used > 1 && self.peek(1).is_some_and(|b| b.is_ascii_alphanumeric()) => {
+                self.begin();
+                self.push(c, self.at..self.at + 1 + used, 0);
+                self.skip(1 + used);
+            }
+            _ => self.skip(1),
+        }
     }
 
     /// Takes a quoted part: `open` bytes, `len` bytes of content, `close` bytes.
@@ -234,6 +255,7 @@ impl<'a> Lexer<'a> {
             self.lexed.words.push(Word { plain, first: self.first, verbatim: self.verbatim });
             self.first = false;
         }
+        self.verbatim = true;
     }
 
     fn blank(&mut self, len: usize) {

@@ -1,7 +1,10 @@
 //! Secrets that are known by the name before them: `KEY=value`, `"key": "value"`, headers, query parameters.
 
+use std::ops::Range;
+
 use memchr::memchr2;
 
+use super::lexer::{Lexed, Word};
 use super::names::{Secrecy, looks_random, query_secrecy, secrecy};
 use super::spans::{MARKER, Spans};
 
@@ -35,6 +38,15 @@ const PLAIN: &[&str] = &[
 
 /// Finds the values of secret names; every byte is looked at a fixed number of times.
 pub(super) fn scan(text: &str, spans: &mut Spans) {
+    scan_for(text, spans, |_| true);
+}
+
+/// Finds the values of cookie headers only, which a shell would split.
+pub(super) fn scan_cookies(text: &str, spans: &mut Spans) {
+    scan_for(text, spans, |name| name.header == Header::Cookie);
+}
+
+fn scan_for(text: &str, spans: &mut Spans, wanted: impl Fn(&Name) -> bool) {
     let bytes = text.as_bytes();
     let mut from = 0;
     while let Some(at) = memchr2(b'=', b':', &bytes[from..]) {
@@ -47,7 +59,7 @@ pub(super) fn scan(text: &str, spans: &mut Spans) {
         if bytes[at] == b':' && bytes[from..].starts_with(b"//") {
             continue;
         }
-        let Some(name) = Name::before(text, at) else { continue };
+        let Some(name) = Name::before(text, at).filter(&wanted) else { continue };
         if let Some(end) = value(text, at, &name, spans) {
             from = from.max(end);
         }
@@ -150,8 +162,9 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
     if first == b'{' && name.quoted {
         return None;
     }
-    if let Some(quote) = name.enclosed.filter(|_| colon)
+    if let Some(quote) = name.enclosed
         && let Some(len) = memchr::memchr(quote, &bytes[start..])
+        && (colon || !is_script(&text[start..start + len]))
     {
         let end = start + len;
         let start = if name.header == Header::Authorization { after_scheme(text, start) } else { start };
@@ -175,7 +188,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
             let mut end = word(bytes, start);
             while bytes[end..].starts_with(b"; ") {
                 let next = word(bytes, end + 2);
-                if !bytes[end + 2..next].contains(&b'=') {
+                if !bytes[end + 2..next].contains(&b'=') || literal(bytes, end + 2, next) < next {
                     break;
                 }
                 end = next;
@@ -208,6 +221,47 @@ fn closing(bytes: &[u8], open: usize, quote: u8, escapes: usize) -> usize {
 fn word(bytes: &[u8], start: usize) -> usize {
     let stop = |b: &u8| b.is_ascii_whitespace() || is_quote(*b) || b"&;|<>".contains(b);
     start + bytes[start..].iter().take_while(|b| !stop(b)).count()
+}
+
+/// The value of a word of a command line that is a pair as a whole, where its value has blanks or quotes: `KEY='a b'`,
+/// `'X-Api-Key: a b'`. `script` tells whether the word is a command line itself, as after `sh -c`.
+pub(super) fn whole_word(lexed: &Lexed, word: &Word, written: &str, script: bool) -> Option<Range<usize>> {
+    let text = lexed.text(word);
+    let name_start = text.bytes().take_while(|b| *b == b'-').count();
+    let at = memchr2(b'=', b':', text.as_bytes())?;
+    let name = text.get(name_start..at)?;
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+        return None;
+    }
+    let colon = text.as_bytes()[at] == b':';
+    let mut start = at + 1;
+    if colon {
+        start += text[start..].bytes().take_while(|b| *b == b' ').count();
+    }
+    let rest = &text[start..];
+    let several = rest.bytes().any(|b| b.is_ascii_whitespace() || is_quote(b) || b"&;|<>".contains(&b));
+    let secret = match secrecy(name) {
+        Secrecy::Strong => true,
+        Secrecy::Weak => looks_random(rest),
+        Secrecy::No => false,
+    };
+    if !several || !secret || is_reference(rest) {
+        return None;
+    }
+    let quote = lexed.quoted(word.plain.start + start);
+    let value_quoted = quote.is_some() && quote != lexed.quoted(word.plain.start + at);
+    if !value_quoted && (script || !colon && is_script(rest)) {
+        return None;
+    }
+    let single = quote.is_some_and(|at| !written.as_bytes()[at..].starts_with(b"\"") && !written.as_bytes()[at..].starts_with(b"$\""));
+    let end = if single { text.len() } else { literal(text.as_bytes(), start, text.len()) };
+    let start = if name.to_ascii_lowercase().ends_with("authorization") { after_scheme(text, start) } else { start };
+    (start < end && !is_reference(&text[start..end])).then(|| word.plain.start + start..word.plain.start + end)
+}
+
+/// Whether a text that a pair in quotes would end with has more commands in it, or more parameters.
+fn is_script(text: &str) -> bool {
+    text.contains([';', '|', '&', '\n', '`']) || text.contains("$(")
 }
 
 /// Where the shell would put something else into the value, it is no secret: `abc$(date)` is `abc`.
@@ -245,8 +299,11 @@ fn take(text: &str, name: &Name, start: usize, end: usize, spans: &mut Spans) {
     if start >= end {
         return;
     }
-    let value = text[start..end].trim_end_matches([',', '}', ')', ']']);
-    let plain = value.is_empty() || PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain)) || !name.quoted && is_reference(value);
+    let whole = &text[start..end];
+    let value = whole.trim_end_matches([',', '}', ')', ']', '$']);
+    let plain = value.is_empty()
+        || PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain))
+        || !name.quoted && (is_reference(value) || is_reference(whole));
     if !plain && (name.secrecy == Secrecy::Strong || looks_random(value)) {
         spans.push(start..start + value.len());
     }

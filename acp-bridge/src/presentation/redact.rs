@@ -209,25 +209,32 @@ impl Redactor {
         Err(Unreadable)
     }
 
-    fn value_spans(&self, text: &str, spans: &mut Spans) {
+    /// What is a secret wherever it stands.
+    fn known_spans(&self, text: &str, spans: &mut Spans) {
+        tokens::scan(text, spans);
         for value in self.values.iter() {
             spans.extend(value.find_iter(text.as_bytes()).map(|at| at..at + value.needle().len()));
         }
     }
 
     fn text_spans(&self, text: &str, spans: &mut Spans) {
-        tokens::scan(text, spans);
+        self.known_spans(text, spans);
         pairs::scan(text, spans);
-        self.value_spans(text, spans);
         let bytes = text.as_bytes();
         let quoting = memchr::memchr3(b'"', b'\'', b'\\', bytes).is_some();
-        if (quoting || memmem::find(bytes, b" -").is_some())
+        let flag = |at: usize| at == 0 || !bytes[at - 1].is_ascii_alphanumeric();
+        let sets = || ["set ", "config "].iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
+        if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || sets())
             && let Some(lexed) = lexer::lenient(text)
         {
             let mut found = flags::scan(&lexed);
             if quoting {
-                tokens::scan(&lexed.plain, &mut found);
-                self.value_spans(&lexed.plain, &mut found);
+                self.known_spans(&lexed.plain, &mut found);
+                for word in lexed.words.iter().filter(|word| !word.verbatim) {
+                    let mut inner = Spans::new();
+                    pairs::scan(lexed.text(word), &mut inner);
+                    found.extend(inner.into_iter().map(|span| word.plain.start + span.start..word.plain.start + span.end));
+                }
             }
             spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
         }
@@ -236,17 +243,27 @@ impl Redactor {
     /// `None` if the outermost command line can't be read.
     fn command_spans(&self, text: &str, depth: usize, spans: &mut Spans) -> Option<()> {
         if depth == 0 {
-            tokens::scan(text, spans);
-            self.value_spans(text, spans);
+            self.known_spans(text, spans);
+            pairs::scan_cookies(text, spans);
+            // Escapes that not the shell reads but what it runs: `printf '\x73k-...'`.
+            if let Some(lexed) = memchr::memchr(b'\\', text.as_bytes()).and_then(|_| lexer::lenient(text)) {
+                let mut found = flags::scan(&lexed);
+                self.known_spans(&lexed.plain, &mut found);
+                spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
+            }
         }
         let Some(lexed) = lexer::strict(text) else { return (depth > 0).then_some(()) };
         let mut found = flags::scan(&lexed);
         if depth > 0 || lexed.plain != text {
-            tokens::scan(&lexed.plain, &mut found);
-            self.value_spans(&lexed.plain, &mut found);
+            self.known_spans(&lexed.plain, &mut found);
         }
+        let mut script = false;
         for word in &lexed.words {
             let plain = lexed.text(word);
+            if !word.verbatim {
+                found.extend(pairs::whole_word(&lexed, word, text, script));
+            }
+            script = plain.starts_with('-') && plain.ends_with('c');
             let mut inner = Spans::new();
             pairs::scan(plain, &mut inner);
             if !word.verbatim && depth < MAX_DEPTH && plain.bytes().any(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'\\')) {

@@ -4,8 +4,6 @@
 //!
 //! Everything waits for a condition, at most [`WAIT`], and panics with what it waited for.
 
-#![allow(clippy::expect_used, reason = "a test fails by panicking")]
-
 mod agent;
 mod conn;
 mod daemon;

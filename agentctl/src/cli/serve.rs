@@ -23,7 +23,15 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTCTL_LOG").unwrap_or_else(|_| "info".into());
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(false)
+            .with_target(false)
+            // A line that can't be written (a full disk, a reader that has gone) is lost. Told on stderr, which does not
+            // work either, it would be a panic wherever that line was logged.
+            .log_internal_errors(false)
+            .init();
         daemon::serve(Options {
             socket: global.socket(),
             state_dir: global.state_dir(),

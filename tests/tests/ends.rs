@@ -1,5 +1,7 @@
 //! How requests end, and what late callers hear.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -224,7 +226,7 @@ fn an_id_used_anew_replaces_the_older_prompt() {
     let first = conn.event_of_type("requested")["permission"].clone();
     assert_eq!(conn.event_of_type("replaced")["request_id"], first["request_id"]);
     let second = conn.event_of_type("requested")["permission"].clone();
-    assert_eq!(agent.permissions(&mut conn), [second.clone()]);
+    assert_eq!(agent.permissions(&mut conn), std::slice::from_ref(&second));
     assert_stale(&conn.resolve(&first, "allow-once"), "replaced");
     conn.resolve(&second, "reject-once").ok();
     conn.reply(turn).ok();

@@ -130,7 +130,8 @@ fn close(connection: &Connection) {
 /// A client that has closed its half only, as `socat` does at the end of its input, still gets every answer whole.
 async fn answer_half_closed(peer: &Peer, slots: &Semaphore) {
     let mut pause = Duration::from_millis(2);
-    while !peer.is_hung_up() && !(slots.available_permits() == CONNECTION_REQUESTS && peer.is_idle()) {
+    let is_answered = || slots.available_permits() == CONNECTION_REQUESTS && peer.is_idle();
+    while !peer.is_hung_up() && !is_answered() {
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(256));
     }

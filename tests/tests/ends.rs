@@ -1,5 +1,7 @@
 //! How requests end, and what late callers hear.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,7 @@
 //! Starting agents, and every way in which that fails.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 

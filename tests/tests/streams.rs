@@ -1,5 +1,7 @@
 //! What agents write on stdout and stderr, of any kind and size.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use agentctl_tests::harness::{Agent, Conn, Daemon, outcome, until};
 use serde_json::{Value, json};
 

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsFd as _;
 
 use bytes::Bytes;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use tokio::net::UnixStream;
 use tokio::sync::Notify;
@@ -53,6 +55,19 @@ impl Peer {
     /// The stream, for reading.
     pub fn stream(&self) -> &UnixStream {
         &self.stream
+    }
+
+    /// Whether the client is gone for good: it neither writes nor reads any more.
+    pub fn is_hung_up(&self) -> bool {
+        let mut fds = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
+        let polled = poll(&mut fds, PollTimeout::ZERO);
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
+        polled.is_err() || fds[0].revents().is_some_and(|flags| flags.intersects(gone))
+    }
+
+    /// Whether nothing waits to be written.
+    pub fn is_idle(&self) -> bool {
+        self.queue.lock().lines.is_empty()
     }
 
     /// Writes an answer. Answers are never dropped; [`has_room`](Self::has_room) bounds them.

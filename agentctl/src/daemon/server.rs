@@ -109,7 +109,8 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
         let peer = peer.clone();
         async move { peer.write_backlog().await }
     });
-    read_calls(&connection).await;
+    let slots = read_calls(&connection).await;
+    answer_half_closed(&peer, &slots).await;
     close(&connection);
     writer.abort();
 }
@@ -129,8 +130,18 @@ fn close(connection: &Connection) {
     hub.connections.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Reads until the client is gone.
-async fn read_calls(connection: &Arc<Connection>) {
+/// A client that has closed its half only, as `socat` does at the end of its input, still gets every answer whole.
+async fn answer_half_closed(peer: &Peer, slots: &Semaphore) {
+    let mut pause = Duration::from_millis(2);
+    let is_answered = || slots.available_permits() == CONNECTION_REQUESTS && peer.is_idle();
+    while !peer.is_hung_up() && !is_answered() {
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(256));
+    }
+}
+
+/// Reads until the client sends no more. Returns the slots of its calls: one is free for each that was answered.
+async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
     let peer = &connection.peer;
     let slots = Arc::new(Semaphore::new(CONNECTION_REQUESTS));
     let mut reader = LineReader::new(CONTROL_LINE);
@@ -139,13 +150,13 @@ async fn read_calls(connection: &Arc<Connection>) {
         // A client that does not read its answers gets no further ones.
         peer.has_room().await;
         if peer.stream().readable().await.is_err() {
-            return;
+            return slots;
         }
         let n = match peer.stream().try_read(&mut scratch) {
-            Ok(0) => return,
+            Ok(0) => return slots,
             Ok(n) => n,
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-            Err(_) => return,
+            Err(_) => return slots,
         };
         let mut incoming = Vec::new();
         reader.feed(&scratch[..n], |line| {
@@ -161,7 +172,7 @@ async fn read_calls(connection: &Arc<Connection>) {
                 Incoming::Nothing => {}
                 Incoming::Wrong(failure) => peer.answer(response_line(None, &Err(failure))),
                 Incoming::Call(call) => {
-                    let Ok(slot) = slots.clone().acquire_owned().await else { return };
+                    let Ok(slot) = slots.clone().acquire_owned().await else { return slots };
                     let connection = connection.clone();
                     connection.hub.calls.fetch_add(1, Ordering::Relaxed);
                     // Not tied to the connection: a client that goes away does not undo its call.

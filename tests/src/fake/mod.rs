@@ -32,7 +32,7 @@
 //! | `{"error":{"code":-32603,"message":".."}}` | answers the turn with an error |
 //! | `{"echo":true}` | a message chunk with all answers so far: `{"answers":[{"id":5,"result":{..}}]}` |
 //! | `{"loop":{"times":N,"steps":[..]}}` | repeats |
-//! | `{"sleep_ms":N}`, `{"hang":true}` | waits; a cancel ends it |
+//! | `{"sleep_ms":N}`, `{"await_file":"/path"}`, `{"hang":true}` | waits so long, until the file is there, for ever; a cancel ends it |
 //! | `{"exit":2}`, `{"signal":9}` | ends the process |
 //! | `{"close_stdout":true}`, `{"close_stderr":true}`, `{"close_stdin":true}` | closes that end |
 //! | `{"stop_reading":true}`, `{"resume_reading":true}` | stdin is left unread |

@@ -148,6 +148,12 @@ impl Runner {
                 let until = Instant::now() + Duration::from_millis(*ms);
                 self.wait_until_or(until, |_| Instant::now() >= until)?;
             }
+            Step::AwaitFile(path) => {
+                while !path.exists() {
+                    let look = Instant::now() + Duration::from_millis(2);
+                    self.wait_until_or(look, |_| Instant::now() >= look)?;
+                }
+            }
             Step::Hang(_) => self.wait_until(|_| false)?,
             Step::Exit(code) => std::process::exit(*code),
             Step::Signal(number) => child::signal_self(*number).map_err(Stop::Broken)?,

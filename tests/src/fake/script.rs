@@ -26,6 +26,7 @@ pub(super) enum Step {
     Echo(bool),
     Loop(Loop),
     SleepMs(u64),
+    AwaitFile(std::path::PathBuf),
     Hang(bool),
     Exit(i32),
     Signal(i32),

@@ -1,5 +1,7 @@
 //! The commands: exit statuses and what they print.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

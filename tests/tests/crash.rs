@@ -1,5 +1,7 @@
 //! The daemon dies at every point of a resolve (C16): nothing is answered twice, and nothing without a claim.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::os::unix::process::ExitStatusExt;
 
 use agentctl_tests::harness::{Agent, Conn, Daemon, agentctl_with_failpoints, await_gone, outcome, resolve_params, rounds, until};

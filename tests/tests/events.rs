@@ -1,5 +1,7 @@
 //! `event/subscribe`.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use agentctl_tests::harness::{Agent, Daemon};
 use serde_json::{Value, json};
 

@@ -1,5 +1,7 @@
 //! The database can't be written (C19): nothing is sent, or nothing can be sent again.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use agentctl_tests::harness::{Agent, Conn, Daemon, agentctl, agentctl_with_failpoints, identity, outcome, until};
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};

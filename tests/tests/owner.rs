@@ -1,5 +1,7 @@
 //! Two owners under one daemon: what the operator may do for another one, and what it never sees.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use agentctl_tests::harness::{Agent, Conn, Daemon, is_gone, outcome, until};
 use serde_json::{Value, json};
 

@@ -1,5 +1,7 @@
 //! Many callers, one answer (C15).
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::sync::{Arc, Barrier, mpsc};
 
 use agentctl_tests::harness::{Agent, Conn, Daemon, outcome, resolve_params, rounds, until};

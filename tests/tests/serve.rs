@@ -1,5 +1,7 @@
 //! How a daemon starts: folders, sockets, locks.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;

@@ -1,5 +1,7 @@
 //! The daemon's end: every agent ends with it, every prompt is answered `cancelled`.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use agentctl_tests::harness::{Agent, Conn, Daemon, Ended, agentctl, is_gone, outcome, until};

@@ -1,5 +1,7 @@
 //! The control socket: framing, params, order, connections.
 
+#![allow(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 

@@ -13,7 +13,11 @@ use crate::daemon;
 pub(super) struct Describe {}
 
 impl Describe {
-    pub(super) fn run(self, _global: &Global) -> Result<ExitCode, CliError> {
+    pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
+        if global.json {
+            output::json(&daemon::schema());
+            return Ok(ExitCode::SUCCESS);
+        }
         output::out(&(serde_json::to_string_pretty(&daemon::schema()).context("the schema can't be written")? + "\n"));
         Ok(ExitCode::SUCCESS)
     }

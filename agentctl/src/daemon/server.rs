@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use acp_bridge::frame::{Line, LineReader};
+use acp_bridge::id::RpcId;
 use nix::unistd::getuid;
 use parking_lot::Mutex;
+use serde_json::value::RawValue;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
@@ -174,11 +176,9 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                 Incoming::Call(call) => {
                     let Ok(slot) = slots.clone().acquire_owned().await else { return slots };
                     let connection = connection.clone();
-                    connection.hub.calls.fetch_add(1, Ordering::Relaxed);
                     // Not tied to the connection: a client that goes away does not undo its call.
                     tokio::spawn(async move {
                         carry_out(&connection, call).await;
-                        connection.hub.calls.fetch_sub(1, Ordering::Relaxed);
                         drop(slot);
                     });
                 }
@@ -187,16 +187,43 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
     }
 }
 
+/// A call that is being carried out. It is answered whatever happens: if its handler panics, with an error.
+struct Running {
+    connection: Arc<Connection>,
+    id: Option<RpcId>,
+}
+
+impl Running {
+    fn new(connection: &Arc<Connection>, id: Option<RpcId>) -> Self {
+        connection.hub.calls.fetch_add(1, Ordering::Relaxed);
+        Self { connection: connection.clone(), id }
+    }
+
+    fn answer(mut self, result: &Result<Box<RawValue>, Failure>) {
+        if let Some(id) = self.id.take() {
+            self.connection.peer.answer(response_line(Some(&id), result));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.connection.peer.answer(response_line(Some(&id), &Err(Code::Internal.into())));
+        }
+        self.connection.hub.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 async fn carry_out(connection: &Arc<Connection>, call: Call) {
     let first = !connection.greeted.swap(true, Ordering::Relaxed);
+    let running = Running::new(connection, call.id);
     let outcome = methods::call(connection, &call.method, call.params.as_deref(), first).await;
     let (result, after) = match outcome {
         Ok(done) => (Ok(done.result), done.after),
         Err(failure) => (Err(failure), None),
     };
-    if let Some(id) = &call.id {
-        connection.peer.answer(response_line(Some(id), &result));
-    }
+    running.answer(&result);
     // In the same step: no event can come between the answer and what follows it.
     if let Some(after) = after {
         after();

@@ -194,12 +194,13 @@ fn answers_come_as_they_finish_with_the_callers_own_ids() {
     }
     stream.shutdown(std::net::Shutdown::Write).expect("half closed");
     let mut text = String::new();
-    // Whatever was asked before the end of our side is answered, or the connection ends.
     stream.read_to_string(&mut text).expect("answers");
-    for line in text.lines() {
-        let answer: Value = serde_json::from_str(line).expect("JSON");
-        assert!(ids.iter().any(|id| serde_json::from_str::<Value>(id).is_ok_and(|id| id == answer["id"])), "{line}");
-    }
+    // Whatever was asked before the end of our side is answered: `printf ... | socat - UNIX:...` works.
+    let mut answered: Vec<Value> = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["id"].clone()).collect();
+    let mut asked: Vec<Value> = ids.iter().map(|id| serde_json::from_str(id).expect("JSON")).collect();
+    answered.sort_by_key(Value::to_string);
+    asked.sort_by_key(Value::to_string);
+    assert_eq!(answered, asked);
     daemon.stop();
 }
 
@@ -227,6 +228,24 @@ fn a_caller_that_drops_right_after_its_resolve_has_resolved() {
         assert_eq!((&record["end"], &record["resolutions"][0]["result"]), (&json!("resolved"), &json!("accepted")), "{record}");
     }
     agent.log.assert_no_violation();
+    daemon.stop();
+}
+
+#[test]
+fn a_caller_that_ends_only_its_own_side_hears_what_became_of_its_resolve() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    let (turn, live) = agent.ask(&mut conn, &json!([{"ask": {"id": 5}}, {"await": 5}]), 1);
+    let mut stream = UnixStream::connect(daemon.socket()).expect("a connection");
+    let params = resolve_params(&live[0], "reject-once");
+    writeln!(stream, "{}", json!({"jsonrpc": "2.0", "id": 1, "method": "permission/resolve", "params": params})).expect("it is read");
+    stream.shutdown(std::net::Shutdown::Write).expect("half closed");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    let answer: Value = serde_json::from_str(&text).expect("one answer");
+    assert_eq!(answer["result"]["status"], "resolved");
+    assert_eq!(conn.reply(turn).ok()["stop_reason"], "end_turn");
     daemon.stop();
 }
 

@@ -230,8 +230,8 @@ fn updates_are_told_byte_for_byte_and_only_when_asked_for() {
 
 #[test]
 fn a_subscriber_that_does_not_read_costs_bounded_memory_and_is_told_what_it_missed() {
-    const FRAME: usize = 30 << 20;
-    const FRAMES: usize = 10;
+    const FRAME: usize = 10 << 20;
+    const FRAMES: usize = 14;
     let daemon = Daemon::start();
     let mut conn = daemon.connect();
     let mut slow = daemon.connect();
@@ -245,7 +245,8 @@ fn a_subscriber_that_does_not_read_costs_bounded_memory_and_is_told_what_it_miss
     }
     let turn = agent.prompt(&mut conn, &Value::Array(script));
     conn.reply(turn).ok();
-    assert!(peak(&daemon) < MEMORY_KB, "{} KiB", peak(&daemon));
+    // Less than all frames together.
+    assert!(peak(&daemon) < MEMORY_KB / 2, "{} KiB", peak(&daemon));
     let whole = |event: &Value| event["frame"]["params"]["text"].as_str().map(str::len) == Some(FRAME);
     let gap = slow.event("the gap", |event| event["type"] == "event_gap" || !whole(event));
     assert_eq!(gap["type"], "event_gap");

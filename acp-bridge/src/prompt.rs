@@ -18,6 +18,9 @@ pub const MAX_OPTION_IDS_BYTES: usize = 256 * 1024;
 /// The most bytes of a `sessionId` or `toolCallId`; a longer one is taken as absent.
 pub const MAX_ID_BYTES: usize = 4 * 1024;
 
+/// The most bytes of the JSON of an option's `kind`; a larger one reads as missing.
+pub const MAX_KIND_BYTES: usize = 1024;
+
 /// The `params` of `session/request_permission`.
 #[derive(Debug, Clone)]
 pub struct Prompt {
@@ -41,7 +44,7 @@ pub struct PromptOption {
     pub selectable: bool,
     /// `name`, empty if missing or no text.
     pub name: String,
-    /// `kind` as the JSON that was sent; `None` if missing.
+    /// `kind` as the JSON that was sent; `None` if missing, over [`MAX_KIND_BYTES`], or JSON that not every reader takes.
     pub kind: Option<Box<RawValue>>,
 }
 
@@ -180,7 +183,7 @@ fn read_options(raw: &RawValue) -> Result<Vec<PromptOption>, PromptError> {
             selectable: exact.is_some(),
             id: exact.unwrap_or_else(|| option.get("optionId").map(|raw| lossy_text(raw.get())).unwrap_or_default()),
             name: option.string("name").unwrap_or_default(),
-            kind: option.get("kind").map(ToOwned::to_owned),
+            kind: option.get("kind").filter(|kind| is_passable(kind.get())).map(ToOwned::to_owned),
         });
     }
     let bytes = options.iter().map(|option| option.id.len()).sum();
@@ -195,6 +198,14 @@ fn read_options(raw: &RawValue) -> Result<Vec<PromptOption>, PromptError> {
         option.selectable &= count.get(&option.id) == Some(&1);
     }
     Ok(options)
+}
+
+/// Whether JSON can stand within ours, where what can't be read makes the whole of it unreadable: no lone
+/// surrogate, no number out of range, no deep nesting.
+fn is_passable(raw: &str) -> bool {
+    const AROUND: usize = 64;
+    raw.len() <= MAX_KIND_BYTES
+        && serde_json::from_str::<serde_json::Value>(&format!("{}{raw}{}", "[".repeat(AROUND), "]".repeat(AROUND))).is_ok()
 }
 
 /// Something to show of an id that is no selectable text.
@@ -268,6 +279,23 @@ mod tests {
         let prompt = read(r#"{"options":[{"optionId":"x\ud800"},{"optionId":4},{}]}"#).unwrap();
         assert_eq!(prompt.options.iter().map(|o| o.selectable).collect::<Vec<_>>(), [false, false, false]);
         assert_eq!(prompt.options[0].id, "x\\ud800");
+    }
+
+    #[test]
+    fn a_kind_that_would_make_a_list_unreadable_is_absent() {
+        let kind = |kind: &str| read(&format!(r#"{{"options":[{{"optionId":"a","kind":{kind}}}]}}"#)).unwrap().options.remove(0).kind;
+        for good in [r#""_vendor_x""#, "7", r#"{"a":[1.50]}"#, "null"] {
+            assert_eq!(kind(good).unwrap().get(), good);
+        }
+        for bad in [
+            r#""\ud800""#,
+            r#"{"\udfff":1}"#,
+            "1e999",
+            &format!("{}{}", "[".repeat(100), "]".repeat(100)),
+            &format!("{:?}", "x".repeat(MAX_KIND_BYTES)),
+        ] {
+            assert!(kind(bad).is_none(), "{bad}");
+        }
     }
 
     #[test]

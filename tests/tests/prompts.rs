@@ -302,6 +302,54 @@ fn hidden_and_endless_text_is_escaped_or_bounded_but_exact_in_identity() {
     agent.log.assert_no_violation();
 }
 
+#[test]
+fn no_oddity_of_a_prompt_loses_it() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &["--lenient"]);
+    let y = r#"{"optionId":"y","name":"Y","kind":"allow_once"}"#;
+    let deep = format!("{}1{}", r#"{"a":["#.repeat(20_000), "]}".repeat(20_000));
+    let params = [
+        format!(r#"{{"options":[{y}]}}"#),
+        format!(r#"{{"sessionId":7,"toolCall":null,"options":[{y}]}}"#),
+        format!(r#"{{"sessionId":null,"toolCall":[1],"options":[{y},7,null,{{}},{{"optionId":5}}]}}"#),
+        format!(
+            r#"{{"sessionId":"a","toolCall":{{"toolCallId":9,"title":{{}},"kind":4,"rawInput":"text","locations":7,"content":"x"}},"options":[{y}]}}"#
+        ),
+        format!(r#"{{"sessionId":"a","toolCall":{{"toolCallId":"c","kind":"execute","rawInput":{deep}}},"options":[{y}]}}"#),
+        format!(
+            r#"{{"sessionId":"\ud800","toolCall":{{"toolCallId":"\udfff","title":"\ud83d"}},"options":[{y},{{"optionId":"\ud800","name":"\ud800","kind":"\ud800"}},{{"optionId":"n","name":"n","kind":1e999}},{{"optionId":"d","name":"d","kind":{deep}}}]}}"#
+        ),
+        format!(
+            r#"{{"sessionId":"a","toolCall":{{"toolCallId":"c"}},"options":[{y}],"_meta":{{"permission":{{"version":"one"}}}},"extra":[{{"x":1,"x":2}}]}}"#
+        ),
+    ];
+    let line =
+        |id: usize, params: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"session/request_permission","params":{params}}}"#);
+    let mut script: Vec<Value> = params.iter().enumerate().map(|(id, params)| json!({"raw": line(id, params)})).collect();
+    // Ids that are too long or no Unicode text are answered as they were sent.
+    let odd_ids = [format!("\"{}\"", "i".repeat(100_000)), r#""\ud800""#.to_owned()];
+    script.extend(odd_ids.iter().map(|id| json!({"raw": line(0, &params[0]).replace("\"id\":0", &format!("\"id\":{id}"))})));
+    script.push(json!({"hang": true}));
+    let (_, live) = agent.ask(&mut conn, &Value::Array(script), params.len() + odd_ids.len());
+    let surrogate = by_pending(&live, "5").clone();
+    assert_eq!((&surrogate["options"][0].get("selectable"), &surrogate["options"][1]["selectable"]), (&None, &json!(false)));
+    assert!((1..4).all(|i| surrogate["options"][i]["kind"].is_null()), "a kind that strict readers refuse would hide the whole list");
+    let shown = surrogate["options"][1]["option_id"].as_str().unwrap_or_default();
+    assert_eq!(conn.resolve(&surrogate, shown).code(), Some("permission_option_not_offered"));
+    for request in &live {
+        conn.resolve(request, "y").ok();
+        assert_eq!(conn.audit_of(&request["request_id"])["end"], "resolved");
+    }
+    for id in 0..params.len() {
+        assert_eq!(outcome(&agent.log.await_response(&json!(id))), "y");
+    }
+    for id in odd_ids {
+        let answered = || agent.log.entries().iter().any(|e| e["recv"].as_str().is_some_and(|line| line.contains(&format!("\"id\":{id}"))));
+        until("the answer to an odd id", || answered().then_some(()));
+    }
+}
+
 /// One call as raw text, and the raw line of its answer.
 fn raw_line(daemon: &Daemon, call: &str) -> String {
     use std::io::{BufRead, BufReader, Write};

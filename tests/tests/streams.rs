@@ -228,6 +228,34 @@ fn updates_are_told_byte_for_byte_and_only_when_asked_for() {
     assert!(conn.events.iter().all(|event| event["topic"] != "update"), "not asked for by name");
 }
 
+#[test]
+fn a_subscriber_that_does_not_read_costs_bounded_memory_and_is_told_what_it_missed() {
+    const FRAME: usize = 10 << 20;
+    const FRAMES: usize = 14;
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let mut slow = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    slow.subscribe(json!({"topics": ["update"]}));
+    let session = agent.started["acp_session_id"].as_str().unwrap_or_default();
+    let head = format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","text":""#);
+    let mut script: Vec<Value> = Vec::new();
+    for _ in 0..FRAMES {
+        script.extend([json!({"part": head}), json!({"bytes": {"len": FRAME, "chunk": 1 << 16}}), json!({"raw": "\"}}"})]);
+    }
+    let turn = agent.prompt(&mut conn, &Value::Array(script));
+    conn.reply(turn).ok();
+    // Less than all frames together.
+    assert!(peak(&daemon) < MEMORY_KB / 2, "{} KiB", peak(&daemon));
+    let whole = |event: &Value| event["frame"]["params"]["text"].as_str().map(str::len) == Some(FRAME);
+    let gap = slow.event("the gap", |event| event["type"] == "event_gap" || !whole(event));
+    assert_eq!(gap["type"], "event_gap");
+    assert!(gap["count"].as_u64().is_some_and(|missed| (1..FRAMES as u64).contains(&missed)), "{}", gap["count"]);
+    let turn = agent.prompt(&mut conn, &json!([{"text": "after"}]));
+    conn.reply(turn).ok();
+    slow.event("one after the gap", |event| event["frame"]["params"]["update"]["content"]["text"] == "after");
+}
+
 // C24
 #[test]
 fn stderr_never_blocks_the_agent_and_is_told_within_bounds() {

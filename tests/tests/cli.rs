@@ -256,19 +256,20 @@ fn a_detached_agent_is_driven_by_the_other_commands() {
     }
     let _ = (events.kill(), events.wait());
 
-    let asking = |args: &[&str]| {
-        let script = json!([{"ask": {"id": "-5"}}, {"await": "-5"}]).to_string();
-        place.command(&[&["prompt", "--session", "s", &script][..], args].concat()).stderr(Stdio::null()).spawn().expect("it starts")
+    let asking = |then: Value| {
+        let script = json!([{"ask": {"id": "-5"}}, then]).to_string();
+        place.command(&["prompt", "--session", "s", &script]).stderr(Stdio::null()).spawn().expect("it starts")
     };
     // One prompt, then the whole turn.
-    let mut turn = asking(&[]);
+    let mut turn = asking(json!({"await": "-5"}));
     let live = listed(|| place.command(&["permissions", "--json"]), 1);
     let ids = named(&live[0]);
     let cancel: Vec<&str> = ["cancel", "--json"].into_iter().chain(ids.iter().map(String::as_str)).collect();
     assert_eq!(value(&exits(place.command(&cancel), 0))["status"], "cancelled");
     assert_eq!(turn.wait().expect("its end").code(), Some(0));
     exits(place.command(&cancel), 5);
-    let mut turn = asking(&[]);
+    // An agent that waited for the answer could end its turn before it reads of the cancel.
+    let mut turn = asking(json!({"hang": true}));
     listed(|| place.command(&["permissions", "--json"]), 1);
     exits(place.command(&["prompt", "--session", "s", "x"]), 5);
     let cancelled = value(&exits(place.command(&["cancel", "--json", "--session", "s"]), 0));

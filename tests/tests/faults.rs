@@ -195,7 +195,7 @@ fn a_full_disk_keeps_no_prompt_from_being_cancelled_and_no_agent_from_working() 
     asked.assert_claim_fails("full");
     asked.conn.call("permission/cancel", identity(&asked.permission)).ok();
     assert_eq!(asked.conn.reply(asked.turn).ok()["stop_reason"], "end_turn");
-    let (turn, live) = asked.agent.ask(&mut asked.conn, &json!([{"ask": {"id": 6}}, {"await": 6}]), 1);
+    let (turn, live) = asked.agent.ask(&mut asked.conn, &json!([{"ask": {"id": 6}}, {"hang": true}]), 1);
     assert_eq!(asked.conn.resolve(&live[0], "allow-once").code(), Some("permission_audit_failed"));
     asked.conn.call("session/cancel", json!({"session_id": "s"})).ok();
     assert_eq!(asked.conn.reply(turn).ok()["stop_reason"], "cancelled");

@@ -116,7 +116,7 @@ fn answers_that_race_with_the_agents_death_tell_the_truth() {
 
 #[test]
 fn prompts_beyond_the_cap_are_cancelled_and_counted_and_the_list_is_never_cut() {
-    const CAP: usize = 1024;
+    const CAP: usize = 256;
     let daemon = Daemon::start();
     let mut conn = daemon.connect();
     let agent = Agent::start(&daemon, &mut conn, "s", &[]);

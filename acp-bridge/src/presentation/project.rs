@@ -85,7 +85,8 @@ pub fn present(prompt: &Prompt, earlier: Option<&ToolCall>, redactor: &Redactor)
     let options = options.map(|option| OptionView {
         option_id: option.id.clone(),
         name: view.text(&option.name),
-        kind: option.kind.clone(),
+        // Never altered; one that holds a secret is not shown at all.
+        kind: option.kind.clone().filter(|kind| !redactor.text(kind.get()).redacted),
         selectable: option.selectable,
     });
     let options = options.collect();

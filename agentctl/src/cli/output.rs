@@ -96,12 +96,8 @@ fn describe(failure: &Failure) -> String {
 
 /// A shell word.
 pub(super) fn quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
     if !word.chars().any(is_hidden) {
-        return format!("'{}'", word.replace('\'', r"'\''"));
+        return shell_words::quote(word).into_owned();
     }
     // $'...' can say what a terminal must not show.
     let escape = |c: char| match c {

@@ -13,6 +13,7 @@
 //! 5. No request is lost: it is live, or it has ended.
 //! 6. A claim is resolved, released or told how its request ended; never forgotten.
 
+mod outcome;
 mod right;
 mod table;
 mod turns;
@@ -20,6 +21,7 @@ mod turns;
 #[cfg(test)]
 mod tests;
 
+pub use outcome::{Begun, Ended, Raised, Refusal, Refused, Unanswered};
 pub use right::{Delivery, Right};
-pub use table::{Begun, Ended, Offer, Raised, Refusal, Refused, Table, Unanswered};
+pub use table::{Offer, Table};
 pub use turns::TurnId;

@@ -7,6 +7,7 @@ mod asks;
 mod inbound;
 mod prompts;
 mod report;
+mod request;
 mod stop;
 mod task;
 mod tools;

@@ -4,34 +4,26 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use acp_bridge::id::RpcId;
-use acp_bridge::json;
 use acp_bridge::message::code;
 use acp_bridge::outbox::TakeBack;
-use acp_bridge::presentation::{Redactor, present};
-use acp_bridge::prompt::{Prompt, ToolCall};
+use acp_bridge::prompt::Prompt;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::request::Request;
 use super::task::Task;
-use super::{Choice, Command, Execution, ResolveError};
-use crate::audit::{self, ClaimError, Ending, RequestRow};
+use super::{Choice, Command, ResolveError};
+use crate::audit::{self, ClaimError, Ending};
 use crate::code::Code;
-use crate::domain::{Actor, Claim, ClaimResult, End, timestamp_text};
+use crate::domain::{Actor, Claim, ClaimResult, End};
 use crate::limits::DELIVERY_WAIT;
 use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
 use crate::wire::{
-    Action, Event, EventResolution, Failure, Permission, PermissionOption, PermissionStatus, Raw, ResolveResult, State, Topic,
+    Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, State, Topic,
 };
-
-/// What is kept of a live request: a snapshot of the moment it was read.
-#[derive(Debug)]
-pub(super) struct Request {
-    shown: Permission,
-    row: Arc<RequestRow>,
-}
 
 /// The claims of this execution whose outcome is not known yet.
 #[derive(Debug, Default)]
@@ -75,7 +67,7 @@ impl Task {
         let offers = prompt.options.iter().map(|o| Offer { option_id: o.id.clone(), selectable: o.selectable }).collect();
         let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
         let (exec, redactor) = (&self.exec, &self.redactor);
-        let keep = |pending_id: &str| Arc::new(snapshot(exec, redactor, request_id, pending_id, &prompt, earlier));
+        let keep = |pending_id: &str| Arc::new(Request::new(exec, redactor, request_id, pending_id, &prompt, earlier));
         let back = take_back(&mut self.outbox, &mut self.table);
         let raised = self.table.raise(request_id, id, prompt.acp_session_id.clone(), offers, &made_up, keep);
         match raised {
@@ -368,55 +360,4 @@ fn event_resolution(actor: &Actor, option_id: &str, option_kind: &RawValue) -> E
         option_id: option_id.to_owned(),
         option_kind: Raw(option_kind.to_owned()),
     }
-}
-
-/// What is shown and recorded of a request.
-fn snapshot(
-    exec: &Execution,
-    redactor: &Redactor,
-    request_id: Uuid,
-    pending_id: &str,
-    prompt: &Prompt,
-    earlier: Option<&ToolCall>,
-) -> Request {
-    let view = present(prompt, earlier, redactor);
-    let created_at = Timestamp::now();
-    let options: Vec<PermissionOption> = view
-        .options
-        .into_iter()
-        .map(|o| PermissionOption {
-            option_id: o.option_id,
-            name: o.name,
-            kind: Raw(o.kind.unwrap_or_else(|| RawValue::NULL.to_owned())),
-            selectable: o.selectable,
-        })
-        .collect();
-    let row = RequestRow {
-        request_id,
-        execution_id: exec.id,
-        session: exec.key.clone(),
-        task_id: exec.task_id.clone(),
-        acp_session_id: prompt.acp_session_id.clone(),
-        pending_id: pending_id.to_owned(),
-        tool_call_id: prompt.tool_call.id.clone(),
-        created_at,
-        title: view.title.clone(),
-        action: json::to_text(&view.action),
-        options: json::to_text(&options),
-    };
-    let shown = Permission {
-        task_id: exec.task_id.clone(),
-        session_id: exec.key.session_id.clone(),
-        execution_id: exec.id.to_string(),
-        acp_session_id: prompt.acp_session_id.clone(),
-        request_id: request_id.to_string(),
-        pending_id: pending_id.to_owned(),
-        tool_call_id: prompt.tool_call.id.clone(),
-        title: view.title,
-        action: Action(view.action),
-        options,
-        created_at: timestamp_text(created_at),
-        status: PermissionStatus::Pending,
-    };
-    Request { shown, row: Arc::new(row) }
 }

@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::asks::Asks;
-use super::prompts::{Claims, Request};
+use super::prompts::Claims;
 use super::report::Stderr;
+use super::request::Request;
 use super::stop::Stop;
 use super::tools::ToolCalls;
 use super::turns::RunningTurn;

@@ -129,15 +129,7 @@ fn environment(hub: &Hub, params: &StartParams, id: Uuid) -> BTreeMap<String, St
 }
 
 fn shown_command(params: &StartParams) -> String {
-    let mut words = vec![params.command.as_str()];
-    words.extend(params.args.iter().map(String::as_str));
-    words.iter().map(|word| shell_quote(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// Quotes a word only where a shell needs it.
-fn shell_quote(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    shell_words::join(std::iter::once(&params.command).chain(&params.args))
 }
 
 fn spawn_failure(error: SpawnError) -> Failure {

@@ -302,12 +302,10 @@ impl<P: Clone> Table<P> {
     /// The one place where a request leaves the table.
     fn end(&mut self, request_id: Uuid, end: End) -> Option<Ended<P>> {
         let entry = self.live.remove(&request_id)?;
-        // The maps may already name a newer request.
+        self.by_pending_id.remove(&entry.pending_id);
+        // The id may already name a newer request, if this one's answer was on its way when it was reused.
         if self.by_agent_id.get(&entry.agent_id) == Some(&request_id) {
             self.by_agent_id.remove(&entry.agent_id);
-        }
-        if self.by_pending_id.get(&entry.pending_id) == Some(&request_id) {
-            self.by_pending_id.remove(&entry.pending_id);
         }
         let right = match entry.state {
             State::Pending(right) => Some(right),

@@ -21,9 +21,7 @@ use crate::code::Code;
 use crate::domain::{Actor, Claim, ClaimResult, End};
 use crate::limits::DELIVERY_WAIT;
 use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
-use crate::wire::{
-    Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, State, Topic,
-};
+use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, State, Topic};
 
 /// The claims of this execution whose outcome is not known yet.
 #[derive(Debug, Default)]

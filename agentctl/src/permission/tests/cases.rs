@@ -93,6 +93,18 @@ fn a_request_outside_a_turn_outlives_the_turns() {
 }
 
 #[test]
+fn a_claim_releases_only_itself() {
+    let mut table = Table::new(9);
+    raise(&mut table, 1, "1", None).unwrap();
+    let (request, claim, other) = (Uuid::from_u128(1), Uuid::from_u128(10), Uuid::from_u128(11));
+    table.begin(request, "1", "allow", claim).unwrap();
+    assert!(!table.release(request, other));
+    assert_eq!(table.begin(request, "1", "allow", other), Err(Unanswered::InProgress));
+    assert!(table.release(request, claim));
+    assert!(table.begin(request, "1", "allow", other).is_ok());
+}
+
+#[test]
 fn at_the_cap_a_replacement_still_fits() {
     let mut table = Table::new(1);
     raise(&mut table, 1, "1", None).unwrap();

@@ -75,6 +75,7 @@ pub(super) struct Claim {
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) id: Uuid,
+    agent_id: u64,
     pub(super) pending_id: String,
     pub(super) end: Option<End>,
     /// What the agent got for it.
@@ -152,7 +153,15 @@ impl World {
             Op::Write => self.write(),
             Op::WritePart => self.part = Some(self.queue.remove(0)),
             Op::Overdue => self.overdue(),
-            Op::Withdraw { id } => self.ends(|table| table.withdraw(&RpcId::from_u64(id)).into_iter().collect()),
+            Op::Withdraw { id } => {
+                let newest = self.requests.iter().rposition(|r| r.agent_id == id).filter(|n| self.requests[*n].end.is_none());
+                self.ends(|table| table.withdraw(&RpcId::from_u64(id)).into_iter().collect());
+                // An id names the newest request that has it; only an answer on its way can't be beaten.
+                if let Some(newest) = newest {
+                    let written = self.part.as_ref().is_some_and(|(_, delivery)| delivery.request_id() == self.requests[newest].id);
+                    assert_eq!(self.requests[newest].end, (!written).then_some(End::Withdrawn));
+                }
+            }
             Op::CancelRequest { request } => {
                 let (id, pending) = (self.requests[request].id, self.requests[request].pending_id.clone());
                 if let Ok(ended) = self.table.cancel_request(id, &pending) {
@@ -192,7 +201,7 @@ impl World {
             pending_id = pending.to_owned();
             number
         });
-        self.requests.push(Request { id: request_id, pending_id, end: None, answers: Vec::new() });
+        self.requests.push(Request { id: request_id, agent_id: id, pending_id, end: None, answers: Vec::new() });
         match raised {
             Ok(raised) => {
                 assert!(self.turn != Some(true) && !self.stopped, "raised within a cancelled turn, or a stop");

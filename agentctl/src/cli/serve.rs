@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use acp_bridge::frame::DEFAULT_FRAME_CAP;
 use clap::Args;
 
 use super::{CliError, Global};
@@ -18,6 +19,9 @@ pub(super) struct Serve {
     /// Seconds for an agent's answer to `initialize`, and then to `session/new`
     #[arg(long, value_name = "SECONDS", default_value_t = limits::INITIALIZE_WAIT.as_secs())]
     initialize_timeout: u64,
+    /// Bytes of one frame of an agent; a longer one is dropped and reported
+    #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_FRAME_CAP)]
+    max_frame_bytes: usize,
 }
 
 impl Serve {
@@ -35,7 +39,11 @@ impl Serve {
         daemon::serve(Options {
             socket: global.socket(),
             state_dir: global.state_dir(),
-            settings: Settings { max_executions: self.max_executions, initialize_wait: Duration::from_secs(self.initialize_timeout) },
+            settings: Settings {
+                max_executions: self.max_executions,
+                initialize_wait: Duration::from_secs(self.initialize_timeout),
+                frame_cap: self.max_frame_bytes,
+            },
         })?;
         Ok(ExitCode::SUCCESS)
     }

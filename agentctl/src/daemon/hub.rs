@@ -26,6 +26,8 @@ pub struct Settings {
     pub max_executions: usize,
     /// Time for an agent's answer to `initialize`, and then to `session/new`.
     pub initialize_wait: Duration,
+    /// Bytes of one frame of an agent.
+    pub frame_cap: usize,
 }
 
 /// The daemon's shared state.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-use acp_bridge::frame::{DEFAULT_FRAME_CAP, Line, LineReader};
+use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
 use acp_bridge::process::{ExitWatch, Leader, Mark, Spawned, end_tree};
@@ -113,7 +113,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         leader_exit: Some(leader_exit),
         leader,
         mark: mark.clone(),
-        reader: LineReader::new(DEFAULT_FRAME_CAP),
+        reader: LineReader::new(hub.settings.frame_cap),
         outbox: Outbox::default(),
         table: Table::new(limits::LIVE_PROMPTS),
         claims: Claims::default(),
@@ -271,7 +271,8 @@ impl Task {
     }
 
     fn read_stdout(&mut self) {
-        let mut reader = std::mem::replace(&mut self.reader, LineReader::new(DEFAULT_FRAME_CAP));
+        // Lent out, so that its lines can be handled by the whole task.
+        let mut reader = std::mem::replace(&mut self.reader, LineReader::new(0));
         let eof = SCRATCH.with_borrow_mut(|scratch| {
             let result = self.stdout.as_ref().map(|pipe| pipe.try_read(scratch));
             match result {

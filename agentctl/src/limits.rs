@@ -47,5 +47,5 @@ pub const CANCEL_WAIT: Duration = Duration::from_secs(30);
 pub const STOP_EOF_WAIT: Duration = Duration::from_millis(1000);
 /// After that SIGTERM: then SIGKILL to its whole tree.
 pub const STOP_TERM_WAIT: Duration = Duration::from_millis(1500);
-/// Leader gone and stdout silent, or stdout closed and the leader there: then the rest is stopped.
-pub const DRAIN_WAIT: Duration = Duration::from_secs(10);
+/// Leader gone, stdout silent and no prompt live; or stdout closed and the leader there: then the rest is stopped.
+pub const DRAIN_WAIT: Duration = Duration::from_secs(30);

@@ -100,8 +100,8 @@ impl Task {
         }
         match self.stop.stage {
             Stage::None | Stage::Kill => self.stop.deadline = None,
-            // A wrapper exits and its agent goes on: what talks or waits for an answer is alive.
-            Stage::Drain if self.is_open() && (self.stop.active || !self.turns.is_empty() || !self.table.is_empty()) => {
+            // A wrapper exits and its agent goes on: what talks, or waits for an answer, is alive.
+            Stage::Drain if self.is_open() && (self.stop.active || !self.table.is_empty()) => {
                 self.stop.active = false;
                 self.stop.deadline = Some(now + DRAIN_WAIT);
             }

@@ -50,8 +50,9 @@ pub enum Refusal {
     /// A log line, banner, scalar, array, or an object that is no JSON-RPC message.
     #[error("the line is not a JSON-RPC message")]
     Noise,
-    /// The line begins an object but is broken JSON, or has bytes that are not UTF-8.
-    #[error("the line is not readable JSON")]
+    /// The line begins an object but is broken JSON, has bytes that are not UTF-8, or names a method with an id or a
+    /// version that JSON-RPC 2.0 does not have.
+    #[error("the line is not a readable JSON-RPC message")]
     Unreadable,
     /// Two parsers could see two different messages: {0}.
     #[error("the line is ambiguous: {0}")]
@@ -95,6 +96,8 @@ impl<'a> Envelope<'a> {
         let version = match self.jsonrpc {
             None => None,
             Some(raw) if raw.get() == "\"2.0\"" => Some(()),
+            // It may ask: refused, but not silently.
+            Some(_) if self.method.is_some() => return Err(Refusal::Unreadable),
             Some(_) => return Err(Refusal::Noise),
         };
         if self.method.is_none() && self.result.is_none() && self.error.is_none() {
@@ -108,7 +111,7 @@ impl<'a> Envelope<'a> {
                 let method = text(method).ok_or(Refusal::Noise)?;
                 match self.id.map(RpcId::from_raw) {
                     Some(Some(id)) => Ok(Message::Request { id, method, params: self.params }),
-                    Some(None) => Err(Refusal::Noise),
+                    Some(None) => Err(Refusal::Unreadable),
                     None => Ok(Message::Notification { method, params: self.params }),
                 }
             }
@@ -225,8 +228,6 @@ mod tests {
             r#"{"id":3,"level":"info"}"#,
             r#"{"id":3,"error":"refused"}"#,
             r#"{"id":3,"result":1}"#,
-            r#"{"jsonrpc":"1.0","id":3,"method":"m"}"#,
-            r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#,
             r#"{"jsonrpc":"2.0","id":1,"method":5}"#,
             "\u{feff}{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":1}",
             "{}",
@@ -236,7 +237,14 @@ mod tests {
         for line in ["", " ", "\r", " \t\r"] {
             assert_eq!(refused(line), Refusal::Blank);
         }
-        for line in ["{", r#"{"id":1"#, r#"{"a":1} x"#, r#"{"\ud800":1}"#] {
+        for line in [
+            r#"{"jsonrpc":"1.0","id":3,"method":"m"}"#,
+            r#"{"jsonrpc":"2.0","id":true,"method":"m"}"#,
+            "{",
+            r#"{"id":1"#,
+            r#"{"a":1} x"#,
+            r#"{"\ud800":1}"#,
+        ] {
             assert_eq!(refused(line), Refusal::Unreadable, "{line}");
         }
         assert_eq!(peek(b"{\"id\":\"\xff\"}").unwrap_err(), Refusal::Unreadable);

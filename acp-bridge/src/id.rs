@@ -74,7 +74,7 @@ impl RpcId {
             Value::Text(text) | Value::Integer(text) => text,
             Value::Null | Value::Opaque(_) | Value::Number(_) => return None,
         };
-        (!text.is_empty() && text.len() <= MAX_PENDING_ID_BYTES && !text.chars().any(char::is_control)).then_some(text)
+        (text.len() <= MAX_PENDING_ID_BYTES && !text.chars().any(char::is_control)).then_some(text)
     }
 }
 
@@ -120,7 +120,8 @@ mod tests {
         assert_eq!(id("5").pending_text(), Some("5"));
         assert_eq!(id("123456789012345678901234567890").pending_text(), Some("123456789012345678901234567890"));
         assert_eq!(id("\"é 1\"").pending_text(), Some("é 1"));
-        for other in ["null", "1.5", "1e3", "\"a\\nb\"", "\"\\ud800\"", "\"\""] {
+        assert_eq!(id("\"\"").pending_text(), Some(""));
+        for other in ["null", "1.5", "1e3", "\"a\\nb\"", "\"\\ud800\""] {
             assert_eq!(id(other).pending_text(), None, "{other}");
         }
         let long = |n: usize| format!("\"{}\"", "x".repeat(n));

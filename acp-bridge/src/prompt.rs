@@ -9,6 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::json::{self, Members};
 
+/// The most bytes of the params of one prompt; a larger one is refused. Reading one takes the reactor's time.
+pub const MAX_PROMPT_BYTES: usize = 8 * 1024 * 1024;
 /// The most options of one prompt; a prompt with more is refused.
 pub const MAX_OPTIONS: usize = 128;
 /// The most bytes of one option id; a longer one is shown cut and can't be selected.
@@ -84,6 +86,9 @@ pub enum PromptError {
     /// `params` is missing or no object.
     #[error("params of session/request_permission must be an object")]
     NotAnObject,
+    /// More than [`MAX_PROMPT_BYTES`].
+    #[error("params of session/request_permission have {0} bytes; {MAX_PROMPT_BYTES} are the most")]
+    TooLarge(usize),
     /// A name stands twice in a part that is read.
     #[error("params of session/request_permission name {0:?} twice")]
     Duplicate(String),
@@ -98,6 +103,9 @@ pub enum PromptError {
 impl Prompt {
     /// Reads the params of a `session/request_permission`.
     pub fn read(params: Option<&RawValue>) -> Result<Self, PromptError> {
+        if let Some(raw) = params.filter(|raw| raw.get().len() > MAX_PROMPT_BYTES) {
+            return Err(PromptError::TooLarge(raw.get().len()));
+        }
         let params = members(params.ok_or(PromptError::NotAnObject)?)?.ok_or(PromptError::NotAnObject)?;
         let tool_call = match params.get("toolCall") {
             Some(raw) => ToolCall::read(raw)?,

@@ -74,7 +74,7 @@ codes! {
         "agentctl speaks version 1: use a release of the agent that does.";
     AuthenticationRequired = "authentication_required", exit 1, "The agent wants its user to log in first.",
         "Log in with the agent's own command; its methods are in the error's data.";
-    LimitReached = "limit_reached", exit 1, "A limit of the daemon is reached.", "See the message for which; `agentctl serve --help` shows how to raise it.";
+    LimitReached = "limit_reached", exit 1, "A limit of the daemon is reached.", "See the message for which one; docs/reference.md lists all limits.";
     PromptFailed = "prompt_failed", exit 1, "The agent answered the prompt with an error.", "See the agent's own message.";
     ShuttingDown = "shutting_down", exit 1, "The daemon is shutting down.", "Start it again.";
     Internal = "internal_error", exit 1, "The daemon failed to do this.", "See its log. Nothing was answered.";

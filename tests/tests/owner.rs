@@ -157,7 +157,9 @@ fn the_same_names_of_two_owners_are_two_sessions() {
     let log = log_of(&daemon, "4242", "s");
     assert_ne!(ours.started["execution_id"], theirs["execution_id"]);
     let script = json!([{"ask": {"id": 5}}, {"await": 5}]);
-    let their_turn = conn.send("session/prompt", &json!({"session_id": "s", "owner": "4242", "text": script.to_string()}));
+    // It hangs: one that waited could end its turn between the `cancelled` of its stop and the end of its stdin.
+    let hanging = json!([{"ask": {"id": 5}}, {"hang": true}]).to_string();
+    let their_turn = conn.send("session/prompt", &json!({"session_id": "s", "owner": "4242", "text": hanging}));
     log.await_entry("sent");
     let (turn, live) = ours.ask(&mut conn, &script, 1);
     conn.resolve(&live[0], "allow-once").ok();

@@ -64,6 +64,8 @@ pub struct TreeEnd {
     pub killed: Vec<(i32, String)>,
     /// Pid and command line of each process that is still there.
     pub survivors: Vec<(i32, String)>,
+    /// Pid and command line of each adopted orphan without any mark: of this agent or of another, so it was spared.
+    pub unattributed: Vec<(i32, String)>,
 }
 
 impl Leader {
@@ -141,7 +143,15 @@ pub async fn end_tree(leader: Leader, mark: &Mark, also_unmarked: bool) -> TreeE
         pause = (pause * 2).min(Duration::from_millis(50));
     }
     end.exit = leader.wait(WaitPidFlag::empty());
+    end.unattributed = unattributed(mark);
     end
+}
+
+/// Adopted orphans that no mark gives to an agent.
+fn unattributed(mark: &Mark) -> Vec<(i32, String)> {
+    let name = mark.0.split_inclusive('=').next().unwrap_or_default();
+    let orphans = adopted_orphans().into_iter().filter_map(Process::read).filter(|p| !p.zombie && !p.has_environment_name(name));
+    orphans.map(|p| (p.pid.as_raw(), p.command_line())).collect()
 }
 
 /// The live processes of an agent, the leader included.

@@ -155,3 +155,10 @@ pub(super) fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
         _ => OpenError::Sqlite { path, source },
     }
 }
+
+/// Device and inode of a file: another file in its place has another.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}

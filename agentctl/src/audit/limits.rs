@@ -38,6 +38,8 @@ impl Default for Limits {
 
 /// A failed attempt's texts are cut to so many bytes, between two characters.
 pub const ATTEMPT_TEXT_BYTES: usize = 256;
+/// A page of records ends once its texts have so many bytes, however many were asked for.
+pub(super) const PAGE_BYTES: usize = 8 << 20;
 /// How long a statement waits for a lock of somebody else.
 pub(super) const BUSY: Duration = Duration::from_millis(250);
 /// The database is flushed so long after the last write,

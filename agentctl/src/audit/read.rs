@@ -1,5 +1,6 @@
 //! Every statement that reads.
 
+use super::limits::PAGE_BYTES;
 use super::types::{Attempt, Cursor, Ended, FailedAttempts, Page, PastRequest, Query, Record, Resolution};
 use crate::domain::{Actor, SessionKey};
 use rusqlite::types::{Type, Value};
@@ -53,13 +54,17 @@ pub(super) fn list(conn: &Connection, query: &Query) -> Result<Page> {
             values.push(value);
         }
     }
-    let mut rows = snapshot.prepare_cached(&sql)?.query_map(params_from_iter(values), record)?.collect::<Result<Vec<(i64, Record)>>>()?;
-    let next = if rows.len() as i64 > limit {
-        rows.pop();
-        rows.last().map(|(id, _)| Cursor(*id))
-    } else {
-        None
-    };
+    let mut rows: Vec<(i64, Record)> = Vec::new();
+    let (mut bytes, mut next) = (0, None);
+    for row in snapshot.prepare_cached(&sql)?.query_map(params_from_iter(values), record)? {
+        let row = row?;
+        if rows.len() as i64 == limit || bytes > PAGE_BYTES {
+            next = rows.last().map(|(id, _)| Cursor(*id));
+            break;
+        }
+        bytes += [&row.1.title, &row.1.action, &row.1.options].into_iter().flatten().map(String::len).sum::<usize>();
+        rows.push(row);
+    }
     let mut records = Vec::with_capacity(rows.len());
     for (_, mut record) in rows {
         let request_id = record.request_id.to_string();

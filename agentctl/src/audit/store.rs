@@ -49,6 +49,8 @@ fn set_sync(conn: &Connection, current: &mut Sync, wanted: Sync) -> Result<(), r
 /// Owned by the audit thread.
 pub(super) struct Store {
     path: PathBuf,
+    /// Device and inode of the file that was opened first.
+    identity: Option<(u64, u64)>,
     limits: Limits,
     shared: Arc<Shared>,
     /// Held while the file is opened for reading or opened again: all connections are closed then.
@@ -77,6 +79,8 @@ impl Store {
         let requests = retain::count(&conn)?;
         shared.available.store(true, Relaxed);
         let mut store = Self {
+            identity: file::identity(&path),
+
             path,
             limits,
             shared,
@@ -244,6 +248,16 @@ impl Store {
             return;
         }
         self.pass("claim.received");
+        if file::identity(&self.path) != self.identity {
+            const GONE: &str = "the database file was removed or replaced; start the daemon again";
+            self.shared.error(GONE);
+            self.shared.available.store(false, Relaxed);
+            for op in claims {
+                add(&self.shared.claims_refused, 1);
+                op.done.send(Err(ClaimError::Unavailable(GONE.to_owned())));
+            }
+            return;
+        }
         self.in_flight = claims.iter().map(|op| (op.claim.claim_id, op.claim.request_id)).collect();
         let results = match self.write(Sync::Full, &faults::CLAIM, &claims, write::claim) {
             Ok(results) => results,

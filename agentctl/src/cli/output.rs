@@ -10,11 +10,14 @@ use super::CliError;
 use crate::client::ClientError;
 use crate::wire::Failure;
 
-/// Writes text to stdout. A reader that has gone away (`| head`) ends the command quietly.
+/// Writes text to stdout. If that fails the command ends with status 1: quietly if its reader has gone away (`| head`).
 pub(super) fn out(text: &str) {
     let mut stdout = io::stdout().lock();
     if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        std::process::exit(i32::from(error.kind() != io::ErrorKind::BrokenPipe));
+        if error.kind() != io::ErrorKind::BrokenPipe {
+            note(&format!("agentctl: cannot write to stdout: {error}"));
+        }
+        std::process::exit(1);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::{CliError, Global, output};
@@ -24,7 +25,8 @@ impl Replay {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         if self.as_agent {
             let [fixture] = self.fixtures.as_slice() else {
-                return Err(anyhow::anyhow!("--as-agent plays exactly one recording").into());
+                output::note("agentctl: --as-agent plays exactly one recording");
+                return Ok(ExitCode::from(2));
             };
             return Ok(ExitCode::from(acp_bridge::fixture::play_as_agent(fixture)));
         }
@@ -51,13 +53,13 @@ impl Replay {
 
 fn tap(number: usize, report: &Report) -> String {
     let verdict = if report.passed { "ok" } else { "not ok" };
-    let mut text = format!("{verdict} {number} - {} ({} checks)\n", report.name, report.checks);
+    let mut text = format!("{verdict} {number} - {} ({} checks)\n", terminal(&report.name), report.checks);
     if !report.passed {
-        text += &format!("  ---\n  file: {}\n  problems:\n", report.file.display());
+        text += &format!("  ---\n  file: {}\n  problems:\n", terminal(&report.file.display().to_string()));
         for problem in &report.problems {
             text += "    - |\n";
             for line in problem.lines() {
-                text += &format!("      {}\n", acp_bridge::presentation::terminal(line));
+                text += &format!("      {}\n", terminal(line));
             }
         }
         text += "  ...\n";

@@ -14,10 +14,10 @@ use crate::limits;
 #[derive(Debug, Args)]
 pub(super) struct Serve {
     /// Live executions at once; a further start fails with `limit_reached`
-    #[arg(long, value_name = "N", default_value_t = limits::MAX_EXECUTIONS)]
-    max_executions: usize,
+    #[arg(long, value_name = "N", default_value_t = limits::MAX_EXECUTIONS as u64, value_parser = clap::value_parser!(u64).range(1..))]
+    max_executions: u64,
     /// Seconds for an agent's answer to `initialize`, and then to `session/new`
-    #[arg(long, value_name = "SECONDS", default_value_t = limits::INITIALIZE_WAIT.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = limits::INITIALIZE_WAIT.as_secs(), value_parser = clap::value_parser!(u64).range(1..))]
     initialize_timeout: u64,
     /// Bytes of one frame of an agent; a longer one is dropped and reported
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_FRAME_CAP)]
@@ -40,7 +40,7 @@ impl Serve {
             socket: global.socket(),
             state_dir: global.state_dir(),
             settings: Settings {
-                max_executions: self.max_executions,
+                max_executions: usize::try_from(self.max_executions).unwrap_or(usize::MAX),
                 initialize_wait: Duration::from_secs(self.initialize_timeout),
                 frame_cap: self.max_frame_bytes,
             },

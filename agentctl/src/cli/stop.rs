@@ -50,4 +50,7 @@ pub(super) fn warn_of_survivors(result: &StopResult) {
     for process in &result.survivors {
         output::note(&format!("still there: {} {}", process.pid, terminal(&process.command)));
     }
+    for process in &result.unattributed {
+        output::note(&format!("left by this agent or another, it ends with the last one: {} {}", process.pid, terminal(&process.command)));
+    }
 }

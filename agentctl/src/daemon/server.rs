@@ -37,6 +37,8 @@ pub struct Connection {
     pub peer: Arc<Peer>,
     /// Whether a call was seen: `control/hello` must be the first.
     pub greeted: std::sync::atomic::AtomicBool,
+    /// Held by a call with a large answer: one at a time, and only while the client reads.
+    large: tokio::sync::Mutex<()>,
     /// A subscription that begins right after its answer.
     pub subscribing: Mutex<Option<Subscriber>>,
     bound: Mutex<Bound>,
@@ -104,6 +106,7 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
         hub,
         peer: peer.clone(),
         greeted: false.into(),
+        large: tokio::sync::Mutex::default(),
         subscribing: Mutex::default(),
         bound: Mutex::default(),
     });
@@ -218,6 +221,13 @@ impl Drop for Running {
 async fn carry_out(connection: &Arc<Connection>, call: Call) {
     let first = !connection.greeted.swap(true, Ordering::Relaxed);
     let running = Running::new(connection, call.id);
+    let _large = if methods::has_large_answer(&call.method) {
+        let large = connection.large.lock().await;
+        connection.peer.has_room().await;
+        Some(large)
+    } else {
+        None
+    };
     let outcome = methods::call(connection, &call.method, call.params.as_deref(), first).await;
     let (result, after) = match outcome {
         Ok(done) => (Ok(done.result), done.after),

@@ -246,7 +246,10 @@ pub struct StopResult {
     pub killed: Vec<ProcessInfo>,
     /// Processes that are still there.
     pub survivors: Vec<ProcessInfo>,
-    /// Whether nothing of it is left.
+    /// Processes that the daemon adopted and that no mark gives to an agent: of this one or of another. They end at the
+    /// latest with the last agent.
+    pub unattributed: Vec<ProcessInfo>,
+    /// Whether nothing of it is left, for sure.
     pub tree_empty: bool,
 }
 

@@ -31,6 +31,8 @@ impl Request {
         prompt: &Prompt,
         earlier: Option<&ToolCall>,
     ) -> Self {
+        // Not an identity of ours, so it may be changed to protect a secret.
+        let tool_call_id = prompt.tool_call.id.as_ref().map(|id| redactor.text(id).text);
         let view = present(prompt, earlier, redactor);
         let created_at = Timestamp::now();
         let options: Vec<PermissionOption> = view
@@ -50,7 +52,7 @@ impl Request {
             task_id: exec.task_id.clone(),
             acp_session_id: prompt.acp_session_id.clone(),
             pending_id: pending_id.to_owned(),
-            tool_call_id: prompt.tool_call.id.clone(),
+            tool_call_id: tool_call_id.clone(),
             created_at,
             title: view.title.clone(),
             action: json::to_text(&view.action),
@@ -63,7 +65,7 @@ impl Request {
             acp_session_id: prompt.acp_session_id.clone(),
             request_id: request_id.to_string(),
             pending_id: pending_id.to_owned(),
-            tool_call_id: prompt.tool_call.id.clone(),
+            tool_call_id,
             title: view.title,
             action: Action(view.action),
             options,

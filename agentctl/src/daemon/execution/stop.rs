@@ -183,7 +183,8 @@ pub(super) fn record_end(hub: &Hub, exec: &Arc<Execution>, reason: &str, tree: T
             execution_id: exec.id.to_string(),
             exit,
             by: by.to_owned(),
-            tree_empty: tree.survivors.is_empty(),
+            tree_empty: tree.survivors.is_empty() && tree.unattributed.is_empty(),
+            unattributed: processes(tree.unattributed),
             killed: processes(tree.killed),
             survivors: processes(tree.survivors),
         });

@@ -86,7 +86,7 @@ async fn start(
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
     let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd) };
-    let process = hub.spawner.spawn(spec).await.map_err(spawn_failure)?;
+    let process = hub.spawner.spawn(spec).await.map_err(|error| spawn_failure(&error, &redactor))?;
     hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     hub.audit.execution_started(ExecutionStarted {
         execution_id: id,
@@ -132,14 +132,14 @@ fn shown_command(params: &StartParams) -> String {
     shell_words::join(std::iter::once(&params.command).chain(&params.args))
 }
 
-fn spawn_failure(error: SpawnError) -> Failure {
-    let code = match &error {
+fn spawn_failure(error: &SpawnError, redactor: &Redactor) -> Failure {
+    let code = match error {
         SpawnError::CommandNotFound(_) => Code::CommandNotFound,
         SpawnError::CommandNotExecutable(..) => Code::CommandNotExecutable,
         SpawnError::CwdNotFound(_) => Code::CwdNotFound,
         SpawnError::System(_) => Code::Internal,
     };
-    let mut text = error.to_string();
+    let mut text = redactor.text(&error.to_string()).text;
     if let Some(first) = text.get(..1) {
         let first = first.to_ascii_uppercase();
         text.replace_range(..1, &first);

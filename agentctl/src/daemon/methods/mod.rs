@@ -93,6 +93,12 @@ methods! {
     event_subscribe::Subscribe,
 }
 
+/// Whether a method only reads, and its answer can be large: such calls of one connection are carried out one after the
+/// other, each once the client has read what came before.
+pub fn has_large_answer(method: &str) -> bool {
+    [permission_list::List::NAME, audit_list::List::NAME, execution_list::List::NAME].contains(&method)
+}
+
 async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {
     let params = read_params::<M::Params>(params)?;
     let result = M::call(connection, params).await?;

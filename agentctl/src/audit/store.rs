@@ -248,21 +248,17 @@ impl Store {
             return;
         }
         self.pass("claim.received");
-        if file::identity(&self.path) != self.identity {
-            const GONE: &str = "the database file was removed or replaced; start the daemon again";
-            self.shared.error(GONE);
-            self.shared.available.store(false, Relaxed);
-            for op in claims {
-                add(&self.shared.claims_refused, 1);
-                op.done.send(Err(ClaimError::Unavailable(GONE.to_owned())));
-            }
-            return;
-        }
         self.in_flight = claims.iter().map(|op| (op.claim.claim_id, op.claim.request_id)).collect();
-        let results = match self.write(Sync::Full, &faults::CLAIM, &claims, write::claim) {
+        let mut results = match self.write(Sync::Full, &faults::CLAIM, &claims, write::claim) {
             Ok(results) => results,
             Err(text) => claims.iter().map(|_| Err(Failure::Sqlite(file::failure(rusqlite::ffi::SQLITE_IOERR, &text)))).collect(),
         };
+        if file::identity(&self.path) != self.identity {
+            // What was written is in no file that a later daemon will find.
+            let gone = || Err(Failure::InDoubt("the database file was removed or replaced; start the daemon again".to_owned()));
+            results.iter_mut().filter(|result| result.is_ok()).for_each(|result| *result = gone());
+            self.failed("the database file was removed or replaced");
+        }
         for (op, result) in claims.into_iter().zip(results) {
             // From here on its caller decides: a claim that was told is never taken back.
             self.in_flight.pop_front();

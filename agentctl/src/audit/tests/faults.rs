@@ -186,3 +186,17 @@ fn a_full_queue_drops_rows_but_no_claim() {
     assert_eq!(dropped, 2);
     assert_eq!(bench.all().len(), 3);
 }
+
+#[test]
+fn a_database_that_was_removed_or_replaced_takes_no_claim() {
+    let bench = Bench::new();
+    bench.claim(&claim_of(&row(1))).unwrap();
+    let (here, away) = (bench.dir.path().join("audit.db"), bench.dir.path().join("away"));
+    std::fs::rename(&here, &away).unwrap();
+    assert!(matches!(bench.claim(&claim_of(&row(2))), Err(ClaimError::Unavailable(_))));
+    std::fs::copy(&away, &here).unwrap();
+    assert!(matches!(bench.claim(&claim_of(&row(3))), Err(ClaimError::Unavailable(_))));
+    assert!(!bench.audit.counters().available);
+    std::fs::rename(&away, &here).unwrap();
+    bench.claim(&claim_of(&row(4))).unwrap();
+}

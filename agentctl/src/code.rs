@@ -40,13 +40,13 @@ macro_rules! codes {
 
 codes! {
     TaskOrSessionNotFound = "task_or_session_not_found", exit 4, "There is no such task or session of yours.",
-        "See `agentctl ps` for tasks and sessions.";
+        "See `agentctl ps --all` for tasks and sessions.";
     PermissionNotFound = "permission_not_found", exit 4, "No such request was ever visible in this session.",
         "List the pending requests and copy the whole identity: task, session, request and pending id.";
     PermissionStale = "permission_stale", exit 5, "The request was withdrawn, replaced, cancelled or has expired.",
         "List the pending requests; the agent may have asked anew.";
     PermissionAlreadyResolved = "permission_already_resolved", exit 5, "The request has its answer.",
-        "See `agentctl audit --request` for who answered it.";
+        "`agentctl audit --request REQUEST` shows all of it.";
     PermissionResolutionInProgress = "permission_resolution_in_progress", exit 5, "Another caller is answering this request.",
         "Look again in a moment.";
     PermissionOptionNotOffered = "permission_option_not_offered", exit 5, "No option of this request can be selected by that id.",
@@ -69,7 +69,7 @@ codes! {
     InitializeTimeout = "initialize_timeout", exit 1, "The agent did not answer `initialize` in time.",
         "Is it an ACP agent? Many need an argument such as `acp`.";
     SessionNewFailed = "session_new_failed", exit 1, "The agent opened no session.", "See the agent's own message, and `agentctl stderr`.";
-    AgentExited = "agent_exited", exit 1, "The agent exited.", "See its status and stderr in the error's data.";
+    AgentExited = "agent_exited", exit 1, "The agent exited.", "Check its command line, and what it wrote on stderr.";
     ProtocolVersionUnsupported = "protocol_version_unsupported", exit 1, "The agent speaks another version of ACP.",
         "agentctl speaks version 1: use a release of the agent that does.";
     AuthenticationRequired = "authentication_required", exit 1, "The agent wants its user to log in first.",

@@ -130,6 +130,7 @@ impl From<anyhow::Error> for CliError {
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
     let Cli { global, command } = Cli::parse();
+    output::set_socket(&global.socket());
     let outcome = match command {
         Command::Serve(command) => command.run(&global),
         Command::Run(command) => command.run(&global),

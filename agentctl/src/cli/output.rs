@@ -1,13 +1,16 @@
 //! What commands print, and how they fail.
 
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use acp_bridge::presentation::{escape_json_line, is_hidden, terminal};
 use serde::Serialize;
 
 use super::CliError;
 use crate::client::ClientError;
+use crate::paths;
 use crate::wire::Failure;
 
 /// Writes text to stdout. If that fails the command ends with status 1: quietly if its reader has gone away (`| head`).
@@ -25,6 +28,20 @@ pub(super) fn out(text: &str) {
 pub(super) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
+
+/// How this program is called to reach the same daemon, in another terminal too.
+pub(super) fn program() -> &'static str {
+    PROGRAM.get().map_or("agentctl", String::as_str)
+}
+
+/// Remembers the socket for [`program`].
+pub(super) fn set_socket(socket: &Path) {
+    if socket != paths::socket(None) {
+        let _ = PROGRAM.set(format!("agentctl --socket {}", quote(&socket.display().to_string())));
+    }
+}
+
+static PROGRAM: OnceLock<String> = OnceLock::new();
 
 /// Prints a value as one line of JSON.
 pub(super) fn json<T: Serialize>(value: &T) {

@@ -70,9 +70,10 @@ fn describe(p: &Permission) -> String {
     for option in p.options.iter().filter(|o| o.selectable) {
         let kind = option.kind.0.get().trim_matches('"');
         text += &format!(
-            "  {} ({})\n    agentctl resolve --task {} --session {} --request {} --pending {} --option {}\n",
+            "  {} ({})\n    {} resolve --task {} --session {} --request {} --pending {} --option {}\n",
             terminal(&option.name),
             terminal(kind),
+            output::program(),
             q(&p.task_id),
             q(&p.session_id),
             p.request_id,
@@ -82,7 +83,8 @@ fn describe(p: &Permission) -> String {
     }
     if !p.options.iter().any(|o| o.selectable) {
         text += &format!(
-            "  no option can be selected; to cancel it:\n    agentctl cancel --task {} --session {} --request {} --pending {}\n",
+            "  no option can be selected; to cancel it:\n    {} cancel --task {} --session {} --request {} --pending {}\n",
+            output::program(),
             q(&p.task_id),
             q(&p.session_id),
             p.request_id,

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use acp_bridge::presentation::Redactor;
 use jiff::Timestamp;
 
 use super::task::Task;
@@ -31,12 +32,21 @@ impl Stderr {
         self.total
     }
 
-    /// The last bytes as text, from a character boundary on.
-    pub(super) fn tail(&self, max_bytes: usize) -> String {
-        let skip = self.ring.len().saturating_sub(max_bytes);
-        let bytes: Vec<u8> = self.ring.iter().skip(skip).copied().collect();
-        let start = if skip > 0 { bytes.iter().take(3).take_while(|b| **b & 0xC0 == 0x80).count() } else { 0 };
-        String::from_utf8_lossy(&bytes[start..]).into_owned()
+    /// The last bytes as redacted text, at most `max_bytes` of it. All that is kept is redacted before it is cut: of a
+    /// secret at the cut nothing may show. Where the ring has dropped bytes, the rest of that line (or word) goes too.
+    pub(super) fn tail(&self, redactor: &Redactor, max_bytes: usize) -> String {
+        let bytes: Vec<u8> = self.ring.iter().copied().collect();
+        let mut kept = &bytes[..];
+        if self.total > kept.len() as u64 {
+            let end = kept.iter().position(|b| *b == b'\n').or_else(|| kept.iter().position(u8::is_ascii_whitespace));
+            kept = end.map_or(&[], |end| &kept[end + 1..]);
+        }
+        let text = redactor.long_text(&String::from_utf8_lossy(kept));
+        let mut start = text.len().saturating_sub(max_bytes);
+        while !text.is_char_boundary(start) {
+            start += 1;
+        }
+        text[start..].to_owned()
     }
 }
 
@@ -52,8 +62,11 @@ impl Task {
         let counters = &mut status.counters;
         counters.noise += 1;
         if counters.noise_samples.len() < NOISE_SAMPLES {
-            let text = String::from_utf8_lossy(&line[..line.len().min(NOISE_SAMPLE_BYTES)]);
-            counters.noise_samples.push(self.redactor.text(&text).text);
+            let mut text = self.redactor.text(&String::from_utf8_lossy(line)).text;
+            while text.len() > NOISE_SAMPLE_BYTES {
+                text.pop();
+            }
+            counters.noise_samples.push(text);
         }
     }
 
@@ -83,11 +96,11 @@ impl Task {
 
     /// Recent stderr, redacted.
     pub(super) fn stderr_report(&self, max_bytes: usize) -> StderrResult {
-        let text = self.err.tail(max_bytes);
+        let text = self.err.tail(&self.redactor, max_bytes);
         StderrResult {
             execution_id: self.exec.id.to_string(),
             truncated: self.err.total() > text.len() as u64,
-            text: self.redactor.long_text(&text),
+            text,
             total_bytes: self.err.total(),
             warning: "The agent's own output: redacted by known shapes only, it may still hold secrets.".into(),
         }
@@ -113,13 +126,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_secret_at_the_cut_does_not_show() {
+        let mut err = Stderr::default();
+        let redactor = Redactor::new([("MY_TOKEN", "supersecretvalue123")]);
+        err.push(b"the token supersecretvalue123\n");
+        for n in 0..40 {
+            let text = err.tail(&redactor, n);
+            assert!(text.len() <= n && !text.contains("value123"), "{text}");
+        }
+        // One of which the ring has dropped the beginning.
+        err.push(&[vec![b'a'; STDERR_RING - 12], b" after\n".to_vec()].concat());
+        assert!(!err.tail(&redactor, STDERR_RING).contains("ue123"));
+    }
+
+    #[test]
     fn stderr_keeps_the_end_and_cuts_between_characters() {
         let mut err = Stderr::default();
         err.push(&vec![b'a'; STDERR_RING]);
         err.push("éb".as_bytes());
         assert_eq!((err.ring.len(), err.total()), (STDERR_RING, STDERR_RING as u64 + 3));
-        assert_eq!(err.tail(2), "b");
-        assert_eq!(err.tail(3), "éb");
+        let redactor = Redactor::default();
+        assert_eq!(err.tail(&redactor, 9), "", "the rest of a word whose beginning is gone");
+        err.push("\nx éb".as_bytes());
+        assert_eq!(err.tail(&redactor, 2), "b");
+        assert_eq!(err.tail(&redactor, 3), "éb");
         err.push(&vec![b'c'; 3 * STDERR_RING]);
         assert_eq!(err.ring.len(), STDERR_RING);
     }

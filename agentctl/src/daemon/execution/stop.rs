@@ -146,12 +146,15 @@ impl Task {
     /// What those hear who waited for the agent.
     fn exited_failure(&self) -> Failure {
         const STDERR: usize = 2048;
-        let stderr = self.redactor.long_text(&self.err.tail(STDERR));
-        let text = match self.leader.exit() {
+        let stderr = self.err.tail(&self.redactor, STDERR);
+        let mut text = match self.leader.exit() {
             Some(ExitStatus::Code(code)) => format!("The agent exited with status {code}."),
             Some(ExitStatus::Signal(signal)) => format!("The agent was ended by signal {signal}."),
             None => "The agent was ended.".to_owned(),
         };
+        if self.ready.is_some() && self.exec.info().counters.noise > 0 {
+            text += " It wrote lines that are no ACP messages: does this command speak ACP?";
+        }
         Failure::because(Code::AgentExited, text).with(|data| data.stderr = (!stderr.is_empty()).then_some(stderr))
     }
 }

@@ -10,6 +10,9 @@ use crate::domain::timestamp_text;
 use crate::limits::{NOISE_SAMPLE_BYTES, NOISE_SAMPLES, STDERR_RING};
 use crate::wire::{Counters, Event, State, StderrResult, Topic};
 
+/// Bytes of the longest secret that is still recognised by its form.
+const LONGEST_SECRET: usize = 4096;
+
 /// The end of what the agent wrote on stderr.
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
@@ -33,13 +36,15 @@ impl Stderr {
     }
 
     /// The last bytes as redacted text, at most `max_bytes` of it. All that is kept is redacted before it is cut: of a
-    /// secret at the cut nothing may show. Where the ring has dropped bytes, the rest of that line (or word) goes too.
+    /// secret at the cut nothing may show. Where the ring has dropped bytes, the rest of that line (else word, else as
+    /// much as a secret may have) goes too.
     pub(super) fn tail(&self, redactor: &Redactor, max_bytes: usize) -> String {
         let bytes: Vec<u8> = self.ring.iter().copied().collect();
         let mut kept = &bytes[..];
         if self.total > kept.len() as u64 {
-            let end = kept.iter().position(|b| *b == b'\n').or_else(|| kept.iter().position(u8::is_ascii_whitespace));
-            kept = end.map_or(&[], |end| &kept[end + 1..]);
+            let near = &kept[..kept.len().min(LONGEST_SECRET)];
+            let end = near.iter().position(|b| *b == b'\n').or_else(|| near.iter().position(u8::is_ascii_whitespace));
+            kept = &kept[end.map_or(near.len(), |end| end + 1)..];
         }
         let text = redactor.long_text(&String::from_utf8_lossy(kept));
         let mut start = text.len().saturating_sub(max_bytes);
@@ -146,7 +151,7 @@ mod tests {
         err.push("éb".as_bytes());
         assert_eq!((err.ring.len(), err.total()), (STDERR_RING, STDERR_RING as u64 + 3));
         let redactor = Redactor::default();
-        assert_eq!(err.tail(&redactor, 9), "", "the rest of a word whose beginning is gone");
+        assert_eq!(err.tail(&redactor, STDERR_RING).len(), STDERR_RING - LONGEST_SECRET, "of a word whose beginning is gone");
         err.push("\nx éb".as_bytes());
         assert_eq!(err.tail(&redactor, 2), "b");
         assert_eq!(err.tail(&redactor, 3), "éb");

@@ -4,6 +4,7 @@
 //! that two parsers could read as two different messages is [`Refusal::Ambiguous`] and must go nowhere.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize;
@@ -145,7 +146,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
                 let mut envelope = Envelope::default();
-                let mut others: Vec<Cow<'de, str>> = Vec::new();
+                let mut others: HashSet<Cow<'de, str>> = HashSet::new();
                 while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
                     let slot = match &*key {
                         "jsonrpc" => &mut envelope.jsonrpc,
@@ -161,7 +162,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Envelope<'a> {
                                 envelope.ambiguous = Some("a member stands twice");
                             }
                             map.next_value::<IgnoredAny>()?;
-                            others.push(key);
+                            others.insert(key);
                             continue;
                         }
                     };

@@ -7,6 +7,9 @@ use serde_json::value::RawValue;
 /// The most bytes of an id that can serve as a `pending_id`.
 pub const MAX_PENDING_ID_BYTES: usize = 256;
 
+/// The most bytes of an id, as written; a longer one is unreadable.
+pub const MAX_ID_BYTES: usize = 256 * 1024;
+
 /// A JSON-RPC id as its peer wrote it.
 ///
 /// `1`, `1.0` and `"1"` are three different ids; `"a"` and `"\u0061"` are one.
@@ -30,9 +33,12 @@ enum Value {
 }
 
 impl RpcId {
-    /// Reads an id; `None` if the JSON value is not a string, a number or `null`.
+    /// Reads an id; `None` if the JSON value is not a string, a number or `null`, or over [`MAX_ID_BYTES`].
     pub fn from_raw(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
+        if text.len() > MAX_ID_BYTES {
+            return None;
+        }
         let value = match text.as_bytes().first()? {
             b'n' => Value::Null,
             b'"' => match serde_json::from_str::<String>(text) {

@@ -18,7 +18,7 @@ pub struct Outbox<T> {
     current: Option<(Frame<T>, usize)>,
     urgent: VecDeque<Frame<T>>,
     bulk: VecDeque<Frame<T>>,
-    bytes: usize,
+    urgent_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -49,20 +49,19 @@ pub enum TakeBack<T> {
 
 impl<T> Default for Outbox<T> {
     fn default() -> Self {
-        Self { current: None, urgent: VecDeque::new(), bulk: VecDeque::new(), bytes: 0 }
+        Self { current: None, urgent: VecDeque::new(), bulk: VecDeque::new(), urgent_bytes: 0 }
     }
 }
 
 impl<T> Outbox<T> {
     /// Queues a frame (with its newline) ahead of all bulk frames.
     pub fn push_urgent(&mut self, bytes: Bytes, tag: Option<T>) {
-        self.bytes += bytes.len();
+        self.urgent_bytes += bytes.len();
         self.urgent.push_back(Frame { bytes, tag });
     }
 
     /// Queues a frame (with its newline) behind everything else.
     pub fn push_bulk(&mut self, bytes: Bytes) {
-        self.bytes += bytes.len();
         self.bulk.push_back(Frame { bytes, tag: None });
     }
 
@@ -76,9 +75,9 @@ impl<T> Outbox<T> {
         !self.bulk.is_empty()
     }
 
-    /// Bytes that wait.
-    pub fn len_bytes(&self) -> usize {
-        self.bytes
+    /// Bytes of the urgent frames of which nothing has been written.
+    pub fn urgent_bytes(&self) -> usize {
+        self.urgent_bytes
     }
 
     /// Takes the first frame back whose tag `is_it`, unless a part of it has been written.
@@ -89,7 +88,7 @@ impl<T> Outbox<T> {
         let Some(at) = self.urgent.iter().position(|frame| frame.tag.as_ref().is_some_and(&is_it)) else { return TakeBack::Absent };
         match self.urgent.remove(at) {
             Some(Frame { bytes, tag: Some(tag) }) => {
-                self.bytes -= bytes.len();
+                self.urgent_bytes -= bytes.len();
                 TakeBack::Taken(tag)
             }
             _ => TakeBack::Absent,
@@ -98,7 +97,7 @@ impl<T> Outbox<T> {
 
     /// Gives everything up: the tag of the frame of which a part was written, and those of the unwritten ones.
     pub fn abandon(&mut self) -> (Option<T>, Vec<T>) {
-        self.bytes = 0;
+        self.urgent_bytes = 0;
         self.bulk.clear();
         (self.current.take().and_then(|(frame, _)| frame.tag), self.urgent.drain(..).filter_map(|frame| frame.tag).collect())
     }
@@ -108,7 +107,7 @@ impl<T> Outbox<T> {
         let (tagged, rest) = std::mem::take(&mut self.urgent).into_iter().partition(|frame| frame.tag.is_some());
         self.urgent = rest;
         let tagged: VecDeque<Frame<T>> = tagged;
-        self.bytes -= tagged.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+        self.urgent_bytes -= tagged.iter().map(|frame| frame.bytes.len()).sum::<usize>();
         tagged.into_iter().filter_map(|frame| frame.tag).collect()
     }
 
@@ -131,16 +130,19 @@ impl<T> Outbox<T> {
         Written { done, stopped: None }
     }
 
+    fn next_frame(&mut self) -> Option<Frame<T>> {
+        let urgent = self.urgent.pop_front();
+        self.urgent_bytes -= urgent.as_ref().map_or(0, |frame| frame.bytes.len());
+        urgent.or_else(|| self.bulk.pop_front())
+    }
+
     fn frames(&self) -> impl Iterator<Item = &Frame<T>> {
         self.urgent.iter().chain(&self.bulk)
     }
 
     fn advance(&mut self, mut written: usize, done: &mut Vec<T>) {
-        self.bytes -= written;
         while written > 0 {
-            let Some((frame, before)) =
-                self.current.take().or_else(|| self.urgent.pop_front().or_else(|| self.bulk.pop_front()).map(|f| (f, 0)))
-            else {
+            let Some((frame, before)) = self.current.take().or_else(|| self.next_frame().map(|frame| (frame, 0))) else {
                 return;
             };
             let left = frame.bytes.len() - before;
@@ -187,7 +189,7 @@ mod tests {
         outbox.push_urgent(frame("u\n"), Some(1));
         assert_eq!(write(&mut outbox, 100), ("k1\nu\nbulk2\n".into(), vec![1]));
         assert!(outbox.is_empty());
-        assert_eq!(outbox.len_bytes(), 0);
+        assert_eq!(outbox.urgent_bytes(), 0);
     }
 
     #[test]

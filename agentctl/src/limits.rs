@@ -10,6 +10,10 @@ pub const KEPT_EXECUTIONS: usize = 1024;
 pub const LIVE_PROMPTS: usize = 256;
 /// Answers to requests that we don't serve, waiting for an agent that doesn't read: further ones are dropped and counted.
 pub const REFUSAL_BYTES: usize = 1024 * 1024;
+/// Answers of any kind waiting for an agent that doesn't read and keeps asking: it is ended.
+pub const UNREAD_BYTES: usize = 32 * 1024 * 1024;
+/// Reports of one execution that are logged: further ones are only counted and told as events.
+pub const LOGGED_REPORTS: u64 = 100;
 /// Bytes of recent stderr of one execution: the oldest are dropped.
 pub const STDERR_RING: usize = 64 * 1024;
 /// Bytes of stderr of an ended execution that is remembered.

@@ -120,3 +120,32 @@ fn a_recording_cannot_speak_to_the_terminal() {
     let text = [output.stdout, output.stderr].concat();
     assert!(!text.contains(&0x1b) && !text.contains(&7), "{}", String::from_utf8_lossy(&text).escape_debug());
 }
+
+#[test]
+fn an_id_that_is_reused_for_another_method_gets_one_response() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &["--lenient"]);
+    let script = json!([{"ask": {"id": 5}}, {"ask": {"id": 6}}, {"request": {"id": 5, "method": "fs/read_text_file", "params": {}}}, {"hang": true}]);
+    let (_, live) = agent.ask(&mut conn, &script, 1);
+    assert_eq!(live[0]["pending_id"], "6");
+    let record = until("the end of the first", || {
+        let records = conn.call("audit/list", json!({"task_id": "t"})).ok()["records"].clone();
+        records.as_array()?.iter().find(|r| r["pending_id"] == "5" && r["end"] == "replaced").cloned()
+    });
+    let late = json!({"task_id": "t", "session_id": "s", "request_id": record["request_id"], "pending_id": "5", "option_id": "allow-once"});
+    assert_eq!(conn.call("permission/resolve", late).code(), Some("permission_stale"));
+    assert_eq!(agent.log.responses(&json!(5)).len(), 1);
+}
+
+#[test]
+fn a_line_of_very_many_members_holds_up_nobody() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    let members: String = (0..100_000).map(|n| format!(",\"k{n}\":0")).collect();
+    let raw = format!(r#"{{"jsonrpc":"2.0","method":"x"{members}}}"#);
+    let turn = agent.prompt(&mut conn, &json!([{"raw": raw}, {"text": "done"}]));
+    // Compared one with another these would take minutes.
+    assert_eq!(conn.reply(turn).ok()["stop_reason"], "end_turn");
+}

@@ -55,6 +55,13 @@ impl ExitWatch {
 #[derive(Debug, Clone)]
 pub struct Mark(pub String);
 
+impl Mark {
+    /// The name of the entry, with its `=`.
+    fn name(&self) -> &str {
+        self.0.split_inclusive('=').next().unwrap_or_default()
+    }
+}
+
 /// What [`end_tree`] did.
 #[derive(Debug, Clone, Default)]
 pub struct TreeEnd {
@@ -125,12 +132,14 @@ pub async fn end_tree(leader: Leader, mark: &Mark, also_unmarked: bool) -> TreeE
     loop {
         // Looked at before the group dies: its members' orphans would lose their ancestry.
         let members = members(&leader, mark, also_unmarked);
-        leader.signal_group(Signal::SIGKILL);
-        for process in &members {
-            if kill(process) && process.pid != leader.pid && killed.insert((process.pid, process.start.0)) {
-                end.killed.push((process.pid.as_raw(), process.command_line()));
+        for process in members.iter().filter(|p| p.pid != leader.pid) {
+            // What it was can't be told any more once it is gone.
+            let command_line = process.command_line();
+            if kill(process) && killed.insert((process.pid, process.start.0)) {
+                end.killed.push((process.pid.as_raw(), command_line));
             }
         }
+        leader.signal_group(Signal::SIGKILL);
         reap_orphans();
         if leader.exit().is_some() && members.iter().all(|p| p.pid == leader.pid) {
             break;
@@ -149,8 +158,8 @@ pub async fn end_tree(leader: Leader, mark: &Mark, also_unmarked: bool) -> TreeE
 
 /// Adopted orphans that no mark gives to an agent.
 fn unattributed(mark: &Mark) -> Vec<(i32, String)> {
-    let name = mark.0.split_inclusive('=').next().unwrap_or_default();
-    let orphans = adopted_orphans().into_iter().filter_map(Process::read).filter(|p| !p.zombie && !p.has_environment_name(name));
+    let unmarked = |p: &Process| !p.zombie && !p.has_environment_name(mark.name());
+    let orphans = adopted_orphans().into_iter().filter_map(Process::read).filter(unmarked);
     orphans.map(|p| (p.pid.as_raw(), p.command_line())).collect()
 }
 
@@ -163,7 +172,8 @@ fn members(leader: &Leader, mark: &Mark, also_unmarked: bool) -> Vec<Process> {
         if top.pid == leader.pid || process.session == leader.pid {
             return true;
         }
-        adopted.contains(&top.pid) && (also_unmarked || top.has_environment_entry(&mark.0) || process.has_environment_entry(&mark.0))
+        let marked = |p: &Process| p.has_environment_entry(&mark.0) || (also_unmarked && !p.has_environment_name(mark.name()));
+        adopted.contains(&top.pid) && (marked(top) || marked(process))
     };
     all.values().filter(|p| !p.zombie && belongs(p)).cloned().collect()
 }

@@ -62,16 +62,21 @@ pub(crate) struct Global {
 
 impl Global {
     fn socket(&self) -> PathBuf {
-        paths::socket(self.socket.clone())
+        absolute(paths::socket(self.socket.clone()))
     }
 
     fn state_dir(&self) -> PathBuf {
-        paths::state_dir(self.state_dir.clone())
+        absolute(paths::state_dir(self.state_dir.clone()))
     }
 
     fn connect(&self) -> Result<Client, ClientError> {
         Client::connect(&self.socket())
     }
+}
+
+/// A daemon that is started has another working folder.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 #[derive(Debug, Subcommand)]

@@ -133,6 +133,12 @@ fn stop(client: &mut Client, started: &StartResult) -> Result<StopResult, CliErr
 /// Waits for the agent's end, telling of its prompts.
 fn wait(client: &mut Client, started: &StartResult) -> Result<ExitCode, CliError> {
     super::events::subscribe(client, None, Some(&started.session_id), None)?;
+    let params = ExecutionParams { execution_id: Some(started.execution_id.clone()), ..Default::default() };
+    let info: crate::wire::ExecutionInfo = client.call("execution/get", &params)?;
+    if info.state == crate::wire::State::Exited {
+        output::note(&format!("the agent ended: {}", info.reason.unwrap_or_default()));
+        return Ok(if info.exit == Some(crate::wire::Exit::Code(0)) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
     loop {
         if let crate::client::Incoming::Event(event) = client.recv()? {
             super::permissions::notice(&event);

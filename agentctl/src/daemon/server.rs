@@ -52,6 +52,11 @@ struct Bound {
 }
 
 impl Connection {
+    /// Whether the client is gone.
+    pub fn is_closed(&self) -> bool {
+        self.bound.lock().closed
+    }
+
     /// Lets an execution end with this connection; false if the connection is gone already.
     pub fn bind(&self, execution_id: Uuid) -> bool {
         let mut bound = self.bound.lock();

@@ -190,6 +190,12 @@ impl<P: Clone> Table<P> {
         self.end_unless_delivering(request_id, End::Withdrawn)
     }
 
+    /// The agent used the id of a live request for something else than a prompt that can be read.
+    pub fn replace(&mut self, agent_id: &RpcId) -> Option<Ended<P>> {
+        let request_id = *self.by_agent_id.get(agent_id)?;
+        self.end_unless_delivering(request_id, End::Replaced)
+    }
+
     /// A caller cancels one pending request.
     ///
     /// # Errors

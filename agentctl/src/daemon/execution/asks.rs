@@ -5,6 +5,7 @@ use std::path::Path;
 
 use acp_bridge::id::RpcId;
 use acp_bridge::message::{self, AgentInfo, RpcError};
+use acp_bridge::prompt::MAX_ID_BYTES;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -81,6 +82,9 @@ impl Task {
 
     fn initialized(&mut self, outcome: Result<&RawValue, &RawValue>) {
         self.asks.deadline = None;
+        if self.stop.is_begun() {
+            return;
+        }
         let info = match outcome {
             Ok(result) => AgentInfo::read(result),
             Err(error) => return self.fail_start(self.agent_error(Code::InitializeFailed, "initialize", error)),
@@ -107,8 +111,14 @@ impl Task {
 
     fn session_opened(&mut self, outcome: Result<&RawValue, &RawValue>) {
         self.asks.deadline = None;
+        if self.stop.is_begun() {
+            return;
+        }
         let acp_session_id = match outcome.map(|result| message::member(result, "sessionId")) {
-            Ok(Some(id)) => id,
+            Ok(Some(id)) if id.len() <= MAX_ID_BYTES => id,
+            Ok(Some(_)) => {
+                return self.fail_start(Failure::because(Code::SessionNewFailed, "The agent names its session by more than 4 KiB."));
+            }
             Ok(None) => {
                 return self.fail_start(Failure::because(Code::SessionNewFailed, "The agent's answer to `session/new` names no session."));
             }

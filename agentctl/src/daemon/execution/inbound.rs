@@ -77,7 +77,9 @@ impl Task {
 
     /// Answers a request with an error. An agent that doesn't read can't make us keep more than a bound.
     pub(super) fn refuse(&mut self, id: &RpcId, code: i32, text: &str) {
-        if self.outbox.len_bytes() > REFUSAL_BYTES {
+        // The id means this request now, whatever becomes of it.
+        self.end_requests("replaced_by_agent", |table| table.replace(id).into_iter().collect());
+        if self.outbox.urgent_bytes() > REFUSAL_BYTES {
             return self.count(|c| c.answers_dropped += 1);
         }
         self.outbox.push_urgent(message::error(id, code, text), None);

@@ -38,11 +38,6 @@ struct InFlight {
 }
 
 impl Claims {
-    /// Whether the audit still owes an answer, or the writer a delivery.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.values().filter_map(|claim| claim.deadline).min()
     }
@@ -89,7 +84,7 @@ impl Task {
                     self.hub.audit.request_seen(refused.shown.row.clone());
                     self.hub.audit.request_ended(request_id, Ending { end: End::Cancelled, reason: reason.into() }, Timestamp::now());
                 }
-                if self.outbox.len_bytes() > crate::limits::REFUSAL_BYTES {
+                if self.outbox.urgent_bytes() > crate::limits::REFUSAL_BYTES {
                     self.count(|c| c.answers_dropped += 1);
                 } else {
                     self.outbox.push_urgent(refused.right.cancelled(), None);
@@ -156,7 +151,6 @@ impl Task {
                 crate::failpoint::hit("deliver.before");
                 let Some(claim) = self.claims.0.get_mut(&claim_id) else { return };
                 claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
-                crate::failpoint::hit("deliver.before");
                 let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
                 self.outbox.push_urgent(frame, Some(delivery));
             }
@@ -229,10 +223,22 @@ impl Task {
         self.give_up_writing(ClaimResult::Expired, reason);
     }
 
+    /// The execution is over: claims that the audit has not answered yet end behind their own record, unread.
+    pub(super) fn end_claims(&mut self) {
+        let claims: Vec<(Uuid, Uuid)> = self.claims.0.iter().map(|(id, claim)| (claim.choice.request_id, *id)).collect();
+        for (request_id, claim_id) in claims {
+            // Every request has ended, so each is told how.
+            self.deliver(request_id, claim_id);
+        }
+    }
+
     /// The agent's stdin is gone: nothing can be answered any more.
     pub(super) fn stdin_gone(&mut self) {
         if !self.outbox.is_empty() || !self.table.is_empty() {
             self.give_up_writing(ClaimResult::Failed, "stdin_gone");
+        }
+        if self.is_open() && !self.stop.is_begun() && !self.is_wedged() {
+            self.drain("the agent closed its stdin");
         }
     }
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::task::Task;
 use crate::domain::timestamp_text;
-use crate::limits::{NOISE_SAMPLE_BYTES, NOISE_SAMPLES, STDERR_RING};
+use crate::limits::{LOGGED_REPORTS, NOISE_SAMPLE_BYTES, NOISE_SAMPLES, STDERR_RING};
 use crate::wire::{Counters, Event, State, StderrResult, Topic};
 
 /// Bytes of the longest secret that is still recognised by its form.
@@ -77,8 +77,16 @@ impl Task {
 
     /// Tells that the agent sent something that can't be used.
     pub(super) fn report(&self, reason: String) {
-        tracing::warn!(execution_id = %self.exec.id, "{reason}");
+        let counters = self.exec.status.lock().counters.clone();
+        if counters.unreadable + counters.ambiguous + counters.too_long + counters.prompts_invalid <= LOGGED_REPORTS {
+            tracing::warn!(execution_id = %self.exec.id, "{reason}");
+        }
         self.tell(Topic::Execution, Event { event_type: "reported".into(), reason: Some(reason), ..Event::default() });
+    }
+
+    /// Whether it is stuck.
+    pub(super) fn is_wedged(&self) -> bool {
+        self.exec.status.lock().state == State::Wedged
     }
 
     /// Changes the state, if it is another one.

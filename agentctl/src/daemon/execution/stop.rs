@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use acp_bridge::presentation::Redactor;
 use acp_bridge::process::{ExitStatus, TreeEnd, end_tree};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
@@ -87,6 +88,9 @@ impl Task {
 
     /// The leader or stdout is gone: what is left has a bounded time to follow.
     pub(super) fn drain(&mut self, reason: &'static str) {
+        if self.stop.stage == Stage::Drain {
+            return;
+        }
         self.stop.stage = Stage::Drain;
         self.stop.reason = Some(reason);
         self.stop.active = false;
@@ -122,17 +126,17 @@ impl Task {
     pub(super) async fn finish(mut self) {
         self.drain_stderr();
         self.expire_requests("execution_ended");
-        self.settle_claims().await;
+        self.end_claims();
         let by = self.stop.by();
         self.exec.status.lock().stderr = Some(self.stderr_report(ENDED_STDERR));
         let exited = self.exited_failure();
-        let Self { hub, exec, leader, mark, stop, mut turns, ready, .. } = self;
+        let Self { hub, exec, leader, mark, stop, mut turns, ready, redactor, .. } = self;
         let tree = end_tree(leader, &mark, hub.is_only_live(&exec)).await;
         let exit = tree.exit.map(exit_of);
         for (_, turn) in turns.drain() {
             turn.fail(exited.clone().with(|data| data.exit = exit));
         }
-        record_end(&hub, &exec, stop.reason.unwrap_or("exited"), tree, by);
+        record_end(&hub, &exec, stop.reason.unwrap_or("exited"), tree, by, &redactor);
         hub.execution_ended(&exec);
         if let Some(ready) = ready {
             let _ = ready.send(Err(stop.failure.unwrap_or(exited).with(|data| data.exit = exit)));
@@ -167,11 +171,10 @@ fn exit_of(status: ExitStatus) -> Exit {
 }
 
 /// Records and tells the end of an execution.
-pub(super) fn record_end(hub: &Hub, exec: &Arc<Execution>, reason: &str, tree: TreeEnd, by: &str) {
+pub(super) fn record_end(hub: &Hub, exec: &Arc<Execution>, reason: &str, tree: TreeEnd, by: &str, redactor: &Redactor) {
     let now = Timestamp::now();
     let exit = tree.exit.map(exit_of);
     let processes = |list: Vec<(i32, String)>| -> Vec<ProcessInfo> {
-        let redactor = acp_bridge::presentation::Redactor::default();
         list.into_iter().map(|(pid, command)| ProcessInfo { pid, command: redactor.text(&command).text }).collect()
     };
     {

@@ -26,7 +26,7 @@ use super::turns::RunningTurn;
 use super::{Command, Execution, Started, Status};
 use crate::daemon::hub::Hub;
 use crate::domain::SessionKey;
-use crate::limits;
+use crate::limits::{self, UNREAD_BYTES};
 use crate::permission::{Delivery, Table};
 use crate::wire::{AgentDescription, Counters, State};
 
@@ -131,12 +131,12 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
 
 /// Runs a task; a panic in it ends this execution with a clear state, and nothing else.
 async fn supervise(task: Task, spare: Leader, mark: Mark) {
-    let (hub, exec) = (task.hub.clone(), task.exec.clone());
+    let (hub, exec, redactor) = (task.hub.clone(), task.exec.clone(), task.redactor.clone());
     let ended = tokio::spawn(task.run()).await;
     if ended.is_err() {
         tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
         let tree = end_tree(spare, &mark, false).await;
-        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill");
+        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
     }
     hub.execution_ended(&exec);
     exec.ended.cancel();
@@ -193,16 +193,6 @@ impl Task {
         self.finish().await;
     }
 
-    /// Waits for what the audit still owes, so that no claim is left open. Its thread answers every claim.
-    pub(super) async fn settle_claims(&mut self) {
-        while !self.claims.is_empty() {
-            match self.commands.recv().await {
-                Some(command) => self.command(command),
-                None => return,
-            }
-        }
-    }
-
     async fn wait(&mut self) -> Wake {
         let deadline = self.next_deadline();
         let writing = !self.outbox.is_empty();
@@ -245,6 +235,10 @@ impl Task {
 
     /// Writes what waits. Called after every change of the outbox.
     pub(super) fn flush(&mut self) {
+        if self.outbox.urgent_bytes() > UNREAD_BYTES && !self.stop.is_begun() {
+            self.report("the agent does not read its stdin and keeps asking; it is ended".to_owned());
+            return self.begin_stop("it does not read its stdin");
+        }
         let Some(stdin) = &self.stdin else { return self.stdin_gone() };
         if self.outbox.is_empty() {
             return self.close_stdin_if_asked();

@@ -16,7 +16,7 @@ impl ToolCalls {
     /// Takes in the params of a `session/update`. What is too large, ambiguous or no tool call is left out.
     pub(super) fn update(&mut self, params: Option<&RawValue>) {
         let Some(params) = params.filter(|raw| raw.get().len() <= TOOL_CALL_BYTES).and_then(|raw| Members::read(raw).ok()) else { return };
-        let Some(update) = params.get("update") else { return };
+        let Some(update) = params.get("update").filter(|_| params.duplicate().is_none()) else { return };
         let kind = Members::read(update).ok().and_then(|update| update.string("sessionUpdate"));
         if !matches!(kind.as_deref(), Some("tool_call" | "tool_call_update")) {
             return;

@@ -16,6 +16,8 @@ pub(super) struct RunningTurn {
     reply: oneshot::Sender<Result<String, Failure>>,
     /// When it should have ended after a cancel.
     pub(super) deadline: Option<Instant>,
+    /// It has not.
+    overdue: bool,
 }
 
 impl RunningTurn {
@@ -37,7 +39,7 @@ impl Task {
         }
         let id = self.asks.prompt(&acp_session_id);
         self.outbox.push_bulk(message::session_prompt(&id, &acp_session_id, prompt));
-        self.turns.insert(acp_session_id.clone(), RunningTurn { reply, deadline: None });
+        self.turns.insert(acp_session_id.clone(), RunningTurn { reply, deadline: None, overdue: false });
         self.tell(Topic::Session, Event { event_type: "turn_started".into(), acp_session_id: Some(acp_session_id), ..Event::default() });
         self.flush();
     }
@@ -84,8 +86,7 @@ impl Task {
         if let Some(turn) = self.turns.remove(acp_session_id) {
             let _ = turn.reply.send(result);
         }
-        let wedged = self.exec.info().state == State::Wedged;
-        if wedged && self.stdin.is_some() && self.turns.values().all(|turn| turn.deadline.is_none_or(|d| d > Instant::now())) {
+        if self.is_wedged() && self.stdin.is_some() && !self.turns.values().any(|turn| turn.overdue) {
             self.set_state(State::Running, None);
         }
     }
@@ -93,7 +94,9 @@ impl Task {
     pub(super) fn turn_timers(&mut self, now: Instant) {
         let mut overdue = false;
         for turn in self.turns.values_mut() {
-            overdue |= turn.deadline.take_if(|deadline| *deadline <= now).is_some();
+            let late = turn.deadline.take_if(|deadline| *deadline <= now).is_some();
+            turn.overdue |= late;
+            overdue |= late;
         }
         if overdue && !self.stop.is_begun() {
             let reason = format!("a cancelled turn did not end within {} s", CANCEL_WAIT.as_secs());

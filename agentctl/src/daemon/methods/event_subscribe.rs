@@ -41,7 +41,8 @@ impl Method for Subscribe {
     fn after(connection: &Arc<Connection>, _: &SubscribeResult) -> Option<After> {
         let connection = connection.clone();
         Some(Box::new(move || {
-            if let Some(subscriber) = connection.subscribing.lock().take() {
+            let subscriber = connection.subscribing.lock().take();
+            if let Some(subscriber) = subscriber.filter(|_| !connection.is_closed()) {
                 connection.hub.bus.subscribe(subscriber);
             }
         }))

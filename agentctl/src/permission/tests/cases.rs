@@ -111,3 +111,12 @@ fn at_the_cap_a_replacement_still_fits() {
     assert!(raise(&mut table, 2, "2", None).is_err());
     assert_eq!(raise(&mut table, 3, "1", None), Ok(Some(End::Replaced)));
 }
+
+#[test]
+fn an_id_that_is_used_for_something_else_names_the_request_no_more() {
+    let mut table = Table::new(9);
+    raise(&mut table, 1, "5", None).unwrap();
+    let ended = table.replace(&rpc_id("5")).unwrap();
+    assert!(ended.end == End::Replaced && ended.right.is_none());
+    assert!(table.replace(&rpc_id("\"5\"")).is_none() && table.is_empty());
+}

@@ -44,7 +44,7 @@ fn the_operator_controls_anothers_execution_and_sees_none_of_its_prompts() {
     let by_id = json!({"execution_id": started["execution_id"], "owner": "4242"});
     assert_eq!(conn.call("execution/get", by_id).ok()["pid"], started["pid"]);
 
-    let script = json!([{"stderr": {"text": "some words"}}, {"text": "hello"}, {"ask": {"id": 5}}, {"await": 5}]);
+    let script = json!([{"stderr": {"text": "some words"}}, {"text": "hello"}, {"ask": {"id": 5}}, {"hang": true}]);
     let turn = conn.send("session/prompt", &json!({"session_id": "s", "owner": "4242", "text": script.to_string()}));
     until("the prompt", || (conn.call("execution/get", owned("s")).ok()["pending"] == 1).then_some(()));
     until("its stderr", || {

@@ -97,6 +97,8 @@ fn a_subscription_is_bounded_by_topic_task_and_session() {
     let told = drain(&mut updates);
     assert!(told.len() == 2 && told.iter().all(|e| e["frame"]["method"] == "session/update" && e["session_id"] == "b"), "{told:?}");
     let told = drain(&mut usual);
+    let count = |topic: &str| told.iter().filter(|e| e["topic"] == topic).count();
+    assert!(count("session") == 8 && count("execution") >= 4, "{told:?}");
     assert!(told.iter().all(|e| e["topic"] != "update" && e.get("frame").is_none()), "{told:?}");
     // What isn't there, or isn't ours, can't be watched.
     for params in [json!({"task_id": "no"}), json!({"session_id": "no"}), json!({"task_id": "t", "session_id": "b"})] {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
+use uuid::Uuid;
 
 use super::peer::Peer;
 use crate::domain::SessionKey;
@@ -82,7 +83,7 @@ impl Bus {
     }
 
     /// Tells a raw frame of topic `update`. The frame is copied once, and only if somebody asked for it.
-    pub fn publish_update(&self, key: &SessionKey, task_id: &str, execution_id: &str, frame: &[u8]) {
+    pub fn publish_update(&self, key: &SessionKey, task_id: &str, execution_id: Uuid, frame: &[u8]) {
         let mut state = self.state.lock();
         if !state.subscribers.iter().any(|s| s.wants(key, task_id, Topic::Update)) {
             return;
@@ -95,13 +96,12 @@ impl Bus {
 }
 
 /// Spliced, not serialised: the frame stays as it was sent.
-fn update_line(seq: u64, key: &SessionKey, task_id: &str, execution_id: &str, frame: &[u8]) -> Bytes {
+fn update_line(seq: u64, key: &SessionKey, task_id: &str, execution_id: Uuid, frame: &[u8]) -> Bytes {
     let text = |s: &str| serde_json::Value::from(s).to_string();
     let head = format!(
-        r#"{{"jsonrpc":"2.0","method":"event","params":{{"seq":{seq},"topic":"update","type":"session/update","task_id":{},"session_id":{},"execution_id":{},"frame":"#,
+        r#"{{"jsonrpc":"2.0","method":"event","params":{{"seq":{seq},"topic":"update","type":"session/update","task_id":{},"session_id":{},"execution_id":"{execution_id}","frame":"#,
         text(task_id),
         text(&key.session_id),
-        text(execution_id),
     );
     let mut line = BytesMut::with_capacity(head.len() + frame.len() + 3);
     line.put_slice(head.as_bytes());
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn an_update_is_a_line_of_the_event_type_with_the_frame_as_it_was() {
         let key = SessionKey { owner: "0".into(), session_id: "s\"1".into() };
-        let line = update_line(7, &key, "t", "e", br#"{"x":1.50}"#);
+        let line = update_line(7, &key, "t", Uuid::nil(), br#"{"x":1.50}"#);
         assert_eq!(line.last(), Some(&b'\n'));
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
         let event: Event = serde_json::from_value(value["params"].clone()).unwrap();

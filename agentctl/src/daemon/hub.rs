@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use acp_bridge::process::Spawner;
@@ -57,7 +57,6 @@ pub struct Hub {
     executions: DashMap<Uuid, Arc<Execution>>,
     ended: Mutex<VecDeque<Uuid>>,
     live: AtomicUsize,
-    stopping: AtomicBool,
 }
 
 /// A session, which belongs to one task for ever.
@@ -127,7 +126,6 @@ impl Hub {
             executions: DashMap::new(),
             ended: Mutex::default(),
             live: AtomicUsize::new(0),
-            stopping: AtomicBool::new(false),
         })
     }
 
@@ -136,11 +134,8 @@ impl Hub {
     /// # Errors
     /// `task_or_session_not_found`.
     pub fn authorise(&self, owner: &str, task_id: &str, session_id: &str) -> Result<SessionKey, Failure> {
-        let key = SessionKey { owner: owner.to_owned(), session_id: session_id.to_owned() };
-        match self.sessions.get(&key) {
-            Some(session) if session.task_id == task_id => Ok(key),
-            _ => Err(Code::TaskOrSessionNotFound.into()),
-        }
+        self.authorise_scope(owner, Some(task_id), Some(session_id))?;
+        Ok(SessionKey { owner: owner.to_owned(), session_id: session_id.to_owned() })
     }
 
     /// Checks that what a caller names is its own; `None` names everything of it.
@@ -158,7 +153,7 @@ impl Hub {
         if found { Ok(()) } else { Err(Code::TaskOrSessionNotFound.into()) }
     }
 
-    /// The task of a session.
+    /// The session of that name, if it belongs to that owner.
     ///
     /// # Errors
     /// `task_or_session_not_found`.
@@ -200,17 +195,12 @@ impl Hub {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Whether no other execution lives.
-    pub fn is_only_live(&self, _exec: &Execution) -> bool {
-        self.live_count() <= 1
-    }
-
     /// Takes a session's place for a new execution, and makes the session if there is none.
     ///
     /// # Errors
     /// See [`Unavailable`].
     pub fn reserve(self: &Arc<Self>, key: &SessionKey, task_id: &str) -> Result<Reservation, Unavailable> {
-        if self.stopping.load(Ordering::Relaxed) {
+        if self.shutdown.is_cancelled() {
             return Err(Unavailable::Failure(Code::ShuttingDown.into()));
         }
         let execution_id = Uuid::new_v4();
@@ -256,7 +246,6 @@ impl Hub {
 
     /// Nothing new is started from now on; returns what lives.
     pub fn begin_shutdown(&self) -> Vec<Arc<Execution>> {
-        self.stopping.store(true, Ordering::Relaxed);
         self.shutdown.cancel();
         self.all_live()
     }

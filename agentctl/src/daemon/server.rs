@@ -35,7 +35,7 @@ pub struct Connection {
     pub actor: Actor,
     /// Where answers and events go.
     pub peer: Arc<Peer>,
-    /// Whether a call was seen: `control/hello` must be the first.
+    /// Whether a call was seen: `control/hello` is only served as the first.
     pub greeted: std::sync::atomic::AtomicBool,
     /// Held by a call with a large answer: one at a time, and only while the client reads.
     large: tokio::sync::Mutex<()>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use acp_bridge::fixture::{ExitStatus, Fixture, Target};
 use acp_bridge::presentation::Redactor;
+use acp_bridge::process::{Process, StartTime, is_alive};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::value::RawValue;
@@ -53,6 +54,8 @@ struct Drive {
     client: Client,
     task_id: String,
     started: StartResult,
+    /// When its process started.
+    born: Option<StartTime>,
     /// The calls of the turns, by number; their answers as they came.
     turns: HashMap<usize, u64>,
     answers: HashMap<u64, Result<Box<RawValue>, Failure>>,
@@ -71,7 +74,8 @@ impl Drive {
         client.set_timeout(Some(WAIT))?;
         let topics = Some(vec![Topic::Permission, Topic::Execution, Topic::Update]);
         client.call::<_, SubscribeResult>("event/subscribe", &SubscribeParams { topics, ..Default::default() })?;
-        let task_id = fixture.path.display().to_string().chars().filter(|c| !c.is_control()).rev().take(64).collect::<String>();
+        let name: String = fixture.header.name.chars().filter(|c| !c.is_control()).take(56).collect();
+        let task_id = format!("replay {name}");
         let path = fixture.path.canonicalize().unwrap_or_else(|_| fixture.path.clone());
         let own = std::env::current_exe().map_err(ClientError::Broken)?;
         let params = StartParams {
@@ -85,6 +89,7 @@ impl Drive {
         Ok(Self {
             client,
             task_id,
+            born: Process::read(Pid::from_raw(started.pid)).map(|process| process.start),
             started,
             turns: HashMap::new(),
             answers: HashMap::new(),
@@ -144,8 +149,11 @@ impl Drive {
             Step::Kill { signal, target } => {
                 self.killed = true;
                 let signal = Signal::try_from(*signal).map_err(|_| format!("no signal {signal}"))?;
-                // The pid is the one that execution/start returned; its daemon has not reaped it.
                 let pid = Pid::from_raw(self.started.pid);
+                // The daemon reaps it when it ends: the number must still be the process that was started.
+                if !self.born.is_some_and(|start| is_alive(pid, start)) {
+                    return Err("the agent had ended before it was to be killed".into());
+                }
                 match target {
                     Target::Leader => kill(pid, signal),
                     Target::Group => killpg(pid, signal),

@@ -240,7 +240,7 @@ pub struct StopResult {
     /// How its leader ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
-    /// What it took: `closed_stdin`, `sigterm` or `sigkill`.
+    /// What it took: `exit` (it ended by itself), `closed_stdin`, `sigterm` or `sigkill`.
     pub by: String,
     /// Further processes that had to be killed.
     pub killed: Vec<ProcessInfo>,

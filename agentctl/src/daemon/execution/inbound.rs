@@ -65,8 +65,7 @@ impl Task {
         if memmem::find(line, b"\"tool_call").is_some() || memmem::find(line, b"\\u").is_some() {
             self.tools.update(params);
         }
-        let execution_id = self.exec.id.to_string();
-        self.hub.bus.publish_update(&self.exec.key, &self.exec.task_id, &execution_id, line.trim_ascii_end());
+        self.hub.bus.publish_update(&self.exec.key, &self.exec.task_id, self.exec.id, line.trim_ascii_end());
     }
 
     fn withdrawn(&mut self, params: Option<&RawValue>) {

@@ -131,7 +131,7 @@ impl Task {
         self.exec.status.lock().stderr = Some(self.stderr_report(ENDED_STDERR));
         let exited = self.exited_failure();
         let Self { hub, exec, leader, mark, stop, mut turns, ready, redactor, .. } = self;
-        let tree = end_tree(leader, &mark, hub.is_only_live(&exec)).await;
+        let tree = end_tree(leader, &mark, hub.live_count() <= 1).await;
         let exit = tree.exit.map(exit_of);
         for (_, turn) in turns.drain() {
             turn.fail(exited.clone().with(|data| data.exit = exit));

@@ -137,8 +137,8 @@ async fn supervise(task: Task, spare: Leader, mark: Mark) {
         tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
         let tree = end_tree(spare, &mark, false).await;
         super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
+        hub.execution_ended(&exec);
     }
-    hub.execution_ended(&exec);
     exec.ended.cancel();
 }
 
@@ -309,11 +309,10 @@ impl Task {
 
     /// Takes what stderr still holds, without waiting.
     pub(super) fn drain_stderr(&mut self) {
-        let before = |task: &Self| task.err.total();
-        while self.stderr.is_some() {
-            let seen = before(self);
+        loop {
+            let seen = self.err.total();
             self.read_stderr();
-            if before(self) == seen {
+            if self.err.total() == seen {
                 return;
             }
         }

@@ -26,6 +26,7 @@ impl Method for Hello {
         if params.protocol_version != PROTOCOL_VERSION {
             return Err(Failure::params(format!("protocol_version {} is not served; {PROTOCOL_VERSION} is", params.protocol_version)));
         }
+        tracing::debug!(connection = connection.id, client = params.client, "hello");
         let actor = &connection.actor;
         Ok(HelloResult {
             protocol_version: PROTOCOL_VERSION,

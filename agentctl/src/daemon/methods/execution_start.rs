@@ -111,7 +111,7 @@ async fn start(
     let execution =
         launch(hub, about, ready).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
     reservation.keep(&execution);
-    if (params.bind && !connection.bind(id)) || hub.shutdown.is_cancelled() {
+    if params.bind && !connection.bind(id) {
         execution.stop("its starter's connection closed").await;
     }
     Ok(answer)

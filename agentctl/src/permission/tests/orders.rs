@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::world::{OPTIONS, Op, World};
+use super::op::Op;
+use super::world::{OPTIONS, World};
 
 /// The events of small cases: two ids, two requests, one session.
 fn small() -> Vec<Op> {

@@ -1,6 +1,6 @@
-//! Agents that stop reading while an answer is on its way: the real ten seconds.
+//! Agents that get stuck, with the real waits: ten seconds for an answer, thirty for an end.
 
-use agentctl_tests::harness::{Agent, Daemon, outcome};
+use agentctl_tests::harness::{Agent, Daemon, outcome, until};
 use serde_json::json;
 
 /// More than a pipe holds.
@@ -52,5 +52,45 @@ fn an_answer_that_is_stuck_in_its_middle_is_indeterminate_and_the_execution_wedg
     assert_eq!(conn.resolve(long, &option).code(), Some("permission_already_resolved"));
     let stopped = conn.call("execution/stop", json!({"session_id": "s"})).ok();
     assert_eq!(stopped["tree_empty"], true);
+    daemon.stop();
+}
+
+#[test]
+fn a_turn_ends_when_the_leader_is_gone_and_a_silent_child_holds_the_output() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    let turn = agent.prompt(&mut conn, &json!([{"spawn": {"hold_stdio": true, "sleep_s": 600}}, {"exit": 3}]));
+    agent.await_state(&mut conn, "draining");
+    let reply = until("the turn's end", || conn.try_reply(turn));
+    assert_eq!(reply.code(), Some("agent_exited"), "{}", reply.0);
+    assert_eq!(agent.await_state(&mut conn, "exited")["exit"], json!({"code": 3}));
+    daemon.stop();
+}
+
+#[test]
+fn a_turn_ends_when_the_agent_closed_its_stdin_and_is_silent() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    let (turn, live) = agent.ask(&mut conn, &json!([{"close_stdin": true}, {"ask": {"id": 5}}, {"hang": true}]), 1);
+    assert_eq!(conn.resolve(&live[0], "allow-once").code(), Some("permission_delivery_failed"));
+    let record = conn.audit_of(&live[0]["request_id"]);
+    assert_eq!((&record["end"], &record["resolutions"][0]["result"]), (&json!("expired"), &json!("failed")));
+    assert_eq!(until("the turn's end", || conn.try_reply(turn)).code(), Some("agent_exited"));
+    daemon.stop();
+}
+
+#[test]
+fn an_agent_that_does_not_end_a_cancelled_turn_is_wedged_and_can_be_stopped() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &["--cancel-ignored"]);
+    let turn = agent.prompt(&mut conn, &json!([{"hang": true}]));
+    conn.call("session/cancel", json!({"session_id": "s"})).ok();
+    agent.await_state(&mut conn, "wedged");
+    assert!(conn.try_reply(turn).is_none());
+    assert_eq!(conn.call("execution/stop", json!({"session_id": "s"})).ok()["tree_empty"], true);
+    assert_eq!(conn.reply(turn).code(), Some("agent_exited"));
     daemon.stop();
 }

@@ -16,7 +16,7 @@ pub use conn::{Conn, Reply, identity, resolve_params};
 pub use daemon::{Daemon, Ended};
 
 /// The longest wait for anything.
-pub const WAIT: Duration = Duration::from_secs(30);
+pub const WAIT: Duration = Duration::from_secs(60);
 
 /// Waits until `what` gives a value.
 #[track_caller]

@@ -272,6 +272,7 @@ impl Task {
             match result {
                 Some(Ok(0)) | None => true,
                 Some(Ok(n)) => {
+                    self.stop.stdout_was_active();
                     reader.feed(&scratch[..n], |line| match line {
                         Line::Whole(line) => self.line(line),
                         Line::TooLong { bytes } => self.too_long(bytes),
@@ -281,7 +282,6 @@ impl Task {
                 Some(Err(error)) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
             }
         });
-        self.stop.stdout_was_active();
         if eof {
             if reader.is_within_line() {
                 self.unfinished_line();

@@ -30,8 +30,8 @@ struct Frame<T> {
 /// How far a write came.
 #[derive(Debug)]
 pub struct Written<T> {
-    /// Tags of the frames that are now with the kernel in full, in order.
-    pub done: Vec<T>,
+    /// The frames that are now with the kernel in full, in order, with their tags.
+    pub done: Vec<(Bytes, Option<T>)>,
     /// What stopped it; `None` when everything was written. `WouldBlock` is no failure.
     pub stopped: Option<io::Error>,
 }
@@ -140,7 +140,7 @@ impl<T> Outbox<T> {
         self.urgent.iter().chain(&self.bulk)
     }
 
-    fn advance(&mut self, mut written: usize, done: &mut Vec<T>) {
+    fn advance(&mut self, mut written: usize, done: &mut Vec<(Bytes, Option<T>)>) {
         while written > 0 {
             let Some((frame, before)) = self.current.take().or_else(|| self.next_frame().map(|frame| (frame, 0))) else {
                 return;
@@ -151,7 +151,7 @@ impl<T> Outbox<T> {
                 return;
             }
             written -= left;
-            done.extend(frame.tag);
+            done.push((frame.bytes, frame.tag));
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
             out.extend_from_slice(&all[..n]);
             Ok(n)
         });
-        (String::from_utf8(out).unwrap(), written.done)
+        (String::from_utf8(out).unwrap(), written.done.into_iter().filter_map(|(_, tag)| tag).collect())
     }
 
     #[test]

@@ -262,3 +262,21 @@ fn a_recorded_stdin_closed_is_waited_for() {
     assert_eq!(play.stdin_closed().unwrap().len(), 1);
     assert_eq!(play.end(), Some(fixture::End::Stays), "no end was recorded");
 }
+
+/// What real agents and their clients say in ordinary work holds no secret: nothing of it may be changed.
+#[test]
+fn redaction_changes_no_recorded_frame() {
+    let redactor = acp_bridge::presentation::Redactor::default();
+    let mut changed = Vec::new();
+    for path in fixture::files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures")).unwrap() {
+        for entry in Fixture::read(&path).unwrap().entries {
+            if let EntryKind::Frame(_, frame) = entry.kind {
+                let out = redactor.document(frame.get(), &str::to_owned);
+                if out != frame.get() {
+                    changed.push(format!("{}\n  {}\n  {out}", path.display(), frame.get()));
+                }
+            }
+        }
+    }
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+}

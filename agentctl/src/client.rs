@@ -18,10 +18,45 @@ use crate::wire::{Event, Failure};
 /// A connection to the daemon.
 #[derive(Debug)]
 pub struct Client {
-    reader: BufReader<UnixStream>,
-    next_id: u64,
+    caller: Caller,
+    reader: Reader,
+}
+
+/// The half of a connection that receives.
+#[derive(Debug)]
+struct Reader {
+    stream: BufReader<UnixStream>,
     /// What came while something else was waited for.
     waiting: VecDeque<Incoming>,
+}
+
+/// The half of a connection that makes calls.
+#[derive(Debug)]
+pub struct Caller {
+    stream: UnixStream,
+    next_id: u64,
+}
+
+impl Caller {
+    /// Sends a call; its answer comes with the returned number.
+    ///
+    /// # Errors
+    /// `Broken`.
+    pub fn send<P: Serialize>(&mut self, method: &str, params: &P) -> Result<u64, ClientError> {
+        #[derive(Serialize)]
+        struct Request<'a, P> {
+            jsonrpc: &'static str,
+            id: u64,
+            method: &'a str,
+            params: &'a P,
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut line = serde_json::to_vec(&Request { jsonrpc: "2.0", id, method, params }).map_err(ClientError::Unreadable)?;
+        line.push(b'\n');
+        self.stream.write_all(&line).map_err(ClientError::Broken)?;
+        Ok(id)
+    }
 }
 
 /// What the daemon sends.
@@ -82,7 +117,11 @@ impl Client {
         if uid != getuid().as_raw() {
             return Err(ClientError::Foreign { socket: socket.to_owned(), uid });
         }
-        Ok(Self { reader: BufReader::new(stream), next_id: 0, waiting: VecDeque::new() })
+        let writer = stream.try_clone().map_err(unreachable)?;
+        Ok(Self {
+            caller: Caller { stream: writer, next_id: 0 },
+            reader: Reader { stream: BufReader::new(stream), waiting: VecDeque::new() },
+        })
     }
 
     /// Makes a call and waits for its result. Events that come meanwhile are kept for [`recv`](Self::recv).
@@ -100,19 +139,23 @@ impl Client {
     /// # Errors
     /// `Broken`.
     pub fn send<P: Serialize>(&mut self, method: &str, params: &P) -> Result<u64, ClientError> {
-        #[derive(Serialize)]
-        struct Request<'a, P> {
-            jsonrpc: &'static str,
-            id: u64,
-            method: &'a str,
-            params: &'a P,
-        }
-        let id = self.next_id;
-        self.next_id += 1;
-        let mut line = serde_json::to_vec(&Request { jsonrpc: "2.0", id, method, params }).map_err(ClientError::Unreadable)?;
-        line.push(b'\n');
-        self.reader.get_mut().write_all(&line).map_err(ClientError::Broken)?;
-        Ok(id)
+        self.caller.send(method, params)
+    }
+
+    /// Hands on everything that comes, from a thread of its own, until the connection breaks (told last) or `to` returns
+    /// false. Calls are made with what is returned; their answers come like everything else.
+    pub fn forward(self, to: impl Fn(Result<Incoming, ClientError>) -> bool + Send + 'static) -> Caller {
+        let Self { caller, mut reader } = self;
+        std::thread::spawn(move || {
+            loop {
+                let incoming = reader.recv();
+                let broken = incoming.is_err();
+                if !to(incoming) || broken {
+                    return;
+                }
+            }
+        });
+        caller
     }
 
     /// Waits for the answer to a call.
@@ -120,17 +163,23 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub fn answer(&mut self, id: u64) -> Result<Box<RawValue>, ClientError> {
-        if let Some(at) = self.waiting.iter().position(|i| matches!(i, Incoming::Answer(n, _) if *n == id))
-            && let Some(Incoming::Answer(_, outcome)) = self.waiting.remove(at)
+        let Reader { waiting, .. } = &mut self.reader;
+        if let Some(at) = waiting.iter().position(|i| matches!(i, Incoming::Answer(n, _) if *n == id))
+            && let Some(Incoming::Answer(_, outcome)) = waiting.remove(at)
         {
             return outcome.map_err(ClientError::Failure);
         }
         loop {
-            match self.read()? {
+            match self.reader.read()? {
                 Incoming::Answer(n, outcome) if n == id => return outcome.map_err(ClientError::Failure),
-                other => self.waiting.push_back(other),
+                other => self.reader.waiting.push_back(other),
             }
         }
+    }
+
+    /// What came while an answer was waited for, without waiting.
+    pub fn pending(&mut self) -> Option<Incoming> {
+        self.reader.waiting.pop_front()
     }
 
     /// Waits for whatever comes next.
@@ -138,10 +187,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`]; a failed call is an `Answer`, not an error.
     pub fn recv(&mut self) -> Result<Incoming, ClientError> {
-        match self.waiting.pop_front() {
-            Some(incoming) => Ok(incoming),
-            None => self.read(),
-        }
+        self.reader.recv()
     }
 
     /// Bounds every wait of this client; one that takes longer is `Broken` with `WouldBlock`.
@@ -149,7 +195,16 @@ impl Client {
     /// # Errors
     /// `Broken`.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
-        self.reader.get_ref().set_read_timeout(timeout).map_err(ClientError::Broken)
+        self.reader.stream.get_ref().set_read_timeout(timeout).map_err(ClientError::Broken)
+    }
+}
+
+impl Reader {
+    fn recv(&mut self) -> Result<Incoming, ClientError> {
+        match self.waiting.pop_front() {
+            Some(incoming) => Ok(incoming),
+            None => self.read(),
+        }
     }
 
     fn read(&mut self) -> Result<Incoming, ClientError> {
@@ -161,7 +216,7 @@ impl Client {
             params: Option<Box<Event>>,
         }
         let mut line = String::new();
-        let n = self.reader.read_line(&mut line).map_err(ClientError::Broken)?;
+        let n = self.stream.read_line(&mut line).map_err(ClientError::Broken)?;
         if n == 0 {
             return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
         }

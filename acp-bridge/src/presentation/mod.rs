@@ -15,6 +15,7 @@
 //! Not found are secrets that are split over texts, encoded (Base64, percent), or put together by a shell at run time.
 
 mod action;
+mod document;
 mod escape;
 mod flags;
 mod lexer;

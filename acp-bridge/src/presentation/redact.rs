@@ -117,6 +117,11 @@ impl Redactor {
         self.shown(command, Form::Command)
     }
 
+    /// A long command line: redacted, not cut; `None` if its quoting can't be read: then it must not be shown.
+    pub(super) fn long_command(&self, command: &str) -> Option<String> {
+        Some(self.stable(command, Form::Command).ok()?.unwrap_or_else(|| command.to_owned()))
+    }
+
     fn shown(&self, text: &str, form: Form) -> Option<Shown> {
         if text.len() <= MAX_SHOWN {
             return match self.stable(text, form) {

@@ -18,7 +18,7 @@ pub(super) struct Events {
     /// Only of this session
     #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
     session: Option<String>,
-    /// Only of these topics; `update` (the agent's raw, unredacted frames) must be named [default: all others]
+    /// Only of these topics; `update` and `frame` (raw and unredacted) must be named [default: all others]
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     topics: Vec<TopicName>,
 }
@@ -29,6 +29,7 @@ enum TopicName {
     Execution,
     Session,
     Update,
+    Frame,
 }
 
 impl Events {
@@ -41,6 +42,7 @@ impl Events {
                 TopicName::Execution => Topic::Execution,
                 TopicName::Session => Topic::Session,
                 TopicName::Update => Topic::Update,
+                TopicName::Frame => Topic::Frame,
             })
             .collect();
         let mut client = global.connect()?;
@@ -82,6 +84,7 @@ fn describe(event: &Event) -> String {
     );
     words.extend(event.stop_reason.as_deref().map(|reason| terminal(reason).into_owned()));
     words.extend(event.reason.as_deref().map(|reason| format!("({})", terminal(reason))));
+    words.extend(event.entry.as_ref().map(|entry| terminal(entry.0.get()).into_owned()));
     words.extend(event.frame.as_ref().map(|frame| terminal(frame.0.get()).into_owned()));
     words.join("  ") + "\n"
 }

@@ -8,6 +8,7 @@ mod output;
 mod permissions;
 mod prompt;
 mod ps;
+mod record;
 mod replay;
 mod resolve;
 mod run;

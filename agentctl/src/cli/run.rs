@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::prompt::Turn;
+use super::record::Recording;
 use super::start_daemon::connect_or_start;
 use super::{CliError, Global, output};
 use crate::client::Client;
@@ -39,6 +40,9 @@ pub(super) struct Run {
     /// Names of environment variables that the agent must not see
     #[arg(long, value_name = "NAME")]
     strip_env: Vec<String>,
+    /// Record the session into this new file, for `agentctl replay`; known secrets, your name and home folder are left out
+    #[arg(long, value_name = "FILE", conflicts_with = "detach")]
+    record: Option<PathBuf>,
     /// Fail if no daemon runs
     #[arg(long)]
     no_start: bool,
@@ -55,7 +59,13 @@ impl Run {
         if std::io::stderr().is_terminal() {
             output::note(&format!("starting {} ...", self.command.join(" ")));
         }
-        let started: StartResult = client.call("execution/start", &params)?;
+        let (started, recording) = match &self.record {
+            Some(path) => {
+                let (started, recording) = Recording::start(connect_or_start(global, !self.no_start)?, path, &params)?;
+                (started, Some(recording))
+            }
+            None => (client.call("execution/start", &params)?, None),
+        };
         if self.detach {
             if let Some(text) = self.prompt {
                 Turn::start(&mut client, &started.session_id, text)?.wait_started()?;
@@ -69,14 +79,16 @@ impl Run {
             output::quote(&started.session_id),
             started.pid
         ));
-        match self.prompt {
+        let outcome = match self.prompt {
             Some(text) => {
                 let outcome = Turn::start(&mut client, &started.session_id, text)?.stream(global, &redactor);
                 stop(&mut client, &started)?;
                 outcome
             }
             None => wait(&mut client, &started),
-        }
+        };
+        recording.map_or(Ok(()), Recording::finish)?;
+        outcome
     }
 
     fn params(&self) -> Result<StartParams, CliError> {
@@ -105,6 +117,7 @@ impl Run {
             session_id: self.session.clone(),
             replace: self.replace,
             bind: !self.detach,
+            record: false,
             owner: None,
         })
     }

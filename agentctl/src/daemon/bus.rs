@@ -82,30 +82,38 @@ impl Bus {
         wanting.for_each(|s| s.peer.event(seq, line.clone()));
     }
 
-    /// Tells a raw frame of topic `update`. The frame is copied once, and only if somebody asked for it.
-    pub fn publish_update(&self, key: &SessionKey, task_id: &str, execution_id: Uuid, frame: &[u8]) {
+    /// Whether somebody wants events of this topic.
+    pub fn is_wanted(&self, key: &SessionKey, task_id: &str, topic: Topic) -> bool {
+        self.state.lock().subscribers.iter().any(|s| s.wants(key, task_id, topic))
+    }
+
+    /// Tells a raw event of topic `update` or `frame`, whose payload is spliced in as it is. It is copied once, and only
+    /// if somebody asked for it.
+    pub fn publish_raw(&self, key: &SessionKey, task_id: &str, execution_id: Uuid, topic: Topic, payload: &[u8]) {
         let mut state = self.state.lock();
-        if !state.subscribers.iter().any(|s| s.wants(key, task_id, Topic::Update)) {
+        if !state.subscribers.iter().any(|s| s.wants(key, task_id, topic)) {
             return;
         }
         state.seq += 1;
         let seq = state.seq;
-        let line = update_line(seq, key, task_id, execution_id, frame);
-        state.subscribers.iter().filter(|s| s.wants(key, task_id, Topic::Update)).for_each(|s| s.peer.event(seq, line.clone()));
+        let line = raw_line(seq, key, task_id, execution_id, topic, payload);
+        state.subscribers.iter().filter(|s| s.wants(key, task_id, topic)).for_each(|s| s.peer.event(seq, line.clone()));
     }
 }
 
-/// Spliced, not serialised: the frame stays as it was sent.
-fn update_line(seq: u64, key: &SessionKey, task_id: &str, execution_id: Uuid, frame: &[u8]) -> Bytes {
+/// Spliced, not serialised: the payload stays as it was sent.
+fn raw_line(seq: u64, key: &SessionKey, task_id: &str, execution_id: Uuid, topic: Topic, payload: &[u8]) -> Bytes {
     let text = |s: &str| serde_json::Value::from(s).to_string();
+    let (topic, event_type, member) =
+        if topic == Topic::Frame { ("frame", "entry", "entry") } else { ("update", "session/update", "frame") };
     let head = format!(
-        r#"{{"jsonrpc":"2.0","method":"event","params":{{"seq":{seq},"topic":"update","type":"session/update","task_id":{},"session_id":{},"execution_id":"{execution_id}","frame":"#,
+        r#"{{"jsonrpc":"2.0","method":"event","params":{{"seq":{seq},"topic":"{topic}","type":"{event_type}","task_id":{},"session_id":{},"execution_id":"{execution_id}","{member}":"#,
         text(task_id),
         text(&key.session_id),
     );
-    let mut line = BytesMut::with_capacity(head.len() + frame.len() + 3);
+    let mut line = BytesMut::with_capacity(head.len() + payload.len() + 3);
     line.put_slice(head.as_bytes());
-    line.put_slice(frame);
+    line.put_slice(payload);
     line.put_slice(b"}}\n");
     line.freeze()
 }
@@ -117,11 +125,15 @@ mod tests {
     #[test]
     fn an_update_is_a_line_of_the_event_type_with_the_frame_as_it_was() {
         let key = SessionKey { owner: "0".into(), session_id: "s\"1".into() };
-        let line = update_line(7, &key, "t", Uuid::nil(), br#"{"x":1.50}"#);
+        let line = raw_line(7, &key, "t", Uuid::nil(), Topic::Update, br#"{"x":1.50}"#);
         assert_eq!(line.last(), Some(&b'\n'));
         let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
         let event: Event = serde_json::from_value(value["params"].clone()).unwrap();
         assert_eq!((event.seq, event.session_id.as_deref()), (7, Some("s\"1")));
         assert!(std::str::from_utf8(&line).unwrap().contains(r#""frame":{"x":1.50}}}"#));
+        let line = raw_line(8, &key, "t", Uuid::nil(), Topic::Frame, br#"{"at_ms":0.0,"event":"spawned"}"#);
+        let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let event: Event = serde_json::from_value(value["params"].clone()).unwrap();
+        assert_eq!((event.topic, event.entry.unwrap().0.get()), (Some(Topic::Frame), r#"{"at_ms":0.0,"event":"spawned"}"#));
     }
 }

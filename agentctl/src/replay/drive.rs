@@ -183,7 +183,9 @@ impl Drive {
         let Some(shown) = self.requested.pop_front() else { return Ok(()) };
         let params = PermissionListParams { task_id: Some(self.task_id.clone()), session_id: Some(self.session()) };
         let list: PermissionListResult = self.client.call("permission/list", &params).map_err(|e| text(&e))?;
-        let listed = list.permissions.into_iter().find(|p| p.request_id == shown.request_id).ok_or("a prompt was told but not listed")?;
+        let listed = list.permissions.into_iter().find(|p| p.request_id == shown.request_id);
+        // An agent that dies right after it asked may be gone before the list is read.
+        let listed = listed.or(Some(shown).filter(|_| asked.outcome == Outcome::Expired)).ok_or("a prompt was told but not listed")?;
         let redactor = Redactor::default();
         let wanted: Vec<(String, String, String)> = asked
             .prompt

@@ -17,6 +17,9 @@ pub enum Topic {
     Session,
     /// The agent's `session/update` frames, raw and unredacted; only when asked for by name.
     Update,
+    /// `entry`: what passes between us and the agent, both ways, raw and unredacted, as the entries of a recorded session;
+    /// only when asked for by name.
+    Frame,
 }
 
 /// Params of `event/subscribe`.
@@ -97,6 +100,9 @@ pub struct Event {
     /// Topic `update`: the agent's frame as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<Raw>,
+    /// Topic `frame`: an entry of a recorded session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entry: Option<Raw>,
 }
 
 /// Who chose which option.

@@ -1,6 +1,7 @@
 //! What the agent sends, line by line.
 
 use acp_bridge::envelope::{self, Message, Refusal};
+use acp_bridge::fixture::Side;
 use acp_bridge::id::RpcId;
 use acp_bridge::message::{self, code};
 use memchr::memmem;
@@ -8,10 +9,12 @@ use serde_json::value::RawValue;
 
 use super::task::Task;
 use crate::limits::REFUSAL_BYTES;
+use crate::wire::Topic;
 
 impl Task {
     /// One whole line of stdout.
     pub(super) fn line(&mut self, line: &[u8]) {
+        self.passed(Side::Agent, line);
         match envelope::peek(line) {
             Ok(message) => {
                 self.count(|c| c.messages += 1);
@@ -65,7 +68,7 @@ impl Task {
         if memmem::find(line, b"\"tool_call").is_some() || memmem::find(line, b"\\u").is_some() {
             self.tools.update(params);
         }
-        self.hub.bus.publish_update(&self.exec.key, &self.exec.task_id, self.exec.id, line.trim_ascii_end());
+        self.hub.bus.publish_raw(&self.exec.key, &self.exec.task_id, self.exec.id, Topic::Update, line.trim_ascii_end());
     }
 
     fn withdrawn(&mut self, params: Option<&RawValue>) {

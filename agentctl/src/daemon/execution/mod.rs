@@ -6,6 +6,7 @@
 mod asks;
 mod inbound;
 mod prompts;
+mod record;
 mod report;
 mod request;
 mod stop;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use acp_bridge::fixture;
 use acp_bridge::presentation::Redactor;
 use acp_bridge::process::{ExitStatus, TreeEnd, end_tree};
 use jiff::Timestamp;
@@ -112,10 +113,12 @@ impl Task {
             Stage::Drain => self.begin_stop(self.stop.reason.unwrap_or("drained")),
             Stage::Eof => {
                 self.leader.signal_group(Signal::SIGTERM);
+                self.happened(fixture::Event::Killed { signal: Signal::SIGTERM as i32, target: fixture::Target::Group });
                 self.stop.stage = Stage::Term;
                 self.stop.deadline = Some(now + STOP_TERM_WAIT);
             }
             Stage::Term => {
+                self.happened(fixture::Event::Killed { signal: Signal::SIGKILL as i32, target: fixture::Target::Group });
                 self.stop.stage = Stage::Kill;
                 self.stop.deadline = None;
             }
@@ -132,6 +135,13 @@ impl Task {
         let exited = self.exited_failure();
         let Self { hub, exec, leader, mark, stop, mut turns, ready, redactor, .. } = self;
         let tree = end_tree(leader, &mark, hub.live_count() <= 1).await;
+        if let Some(status) = tree.exit {
+            let status = match status {
+                ExitStatus::Code(code) => fixture::ExitStatus::Code(code),
+                ExitStatus::Signal(signal) => fixture::ExitStatus::Signal(signal),
+            };
+            exec.happened(&hub, fixture::Event::Exited(status));
+        }
         let exit = tree.exit.map(exit_of);
         for (_, turn) in turns.drain() {
             turn.fail(exited.clone().with(|data| data.exit = exit));

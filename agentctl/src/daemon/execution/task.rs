@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
@@ -177,6 +178,7 @@ enum Wake {
 
 impl Task {
     async fn run(mut self) {
+        self.happened(fixture::Event::Spawned);
         self.initialize();
         while !self.is_over() {
             match self.wait().await {
@@ -244,9 +246,12 @@ impl Task {
             return self.close_stdin_if_asked();
         }
         let written = self.outbox.write(|slices| stdin.try_write_vectored(slices));
-        for delivery in written.done {
-            crate::failpoint::hit("deliver.after");
-            self.delivered(&delivery);
+        for (frame, delivery) in written.done {
+            self.passed(Side::Client, &frame);
+            if let Some(delivery) = delivery {
+                crate::failpoint::hit("deliver.after");
+                self.delivered(&delivery);
+            }
         }
         match written.stopped {
             None => self.close_stdin_if_asked(),
@@ -259,8 +264,8 @@ impl Task {
     }
 
     fn close_stdin_if_asked(&mut self) {
-        if self.stop.is_begun() {
-            self.stdin = None;
+        if self.stop.is_begun() && self.stdin.take().is_some() {
+            self.happened(fixture::Event::StdinClosed);
         }
     }
 
@@ -326,6 +331,7 @@ impl Task {
     }
 
     fn stdout_closed(&mut self) {
+        self.happened(fixture::Event::StdoutClosed);
         self.expire_requests("stdout_closed");
         if self.leader_exit.is_some() && !self.stop.is_begun() {
             self.drain("the agent closed its stdout");

@@ -13,11 +13,12 @@ use uuid::Uuid;
 use super::Method;
 use crate::audit::ExecutionStarted;
 use crate::code::Code;
+use crate::daemon::bus::Subscriber;
 use crate::daemon::execution::{Launch, launch};
 use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
 use crate::daemon::server::Connection;
 use crate::domain::SessionKey;
-use crate::wire::{Failure, StartParams, StartResult};
+use crate::wire::{Failure, StartParams, StartResult, Topic};
 
 pub(super) struct Start;
 
@@ -34,9 +35,28 @@ impl Method for Start {
         let session_id = params.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let key = SessionKey { owner, session_id };
         let reservation = reserve(hub, &key, &params).await?;
+        if params.record {
+            record(connection, &key)?;
+        }
         let ready = start(connection, reservation, key, &params).await?;
         ready.await.unwrap_or_else(|_| Err(Code::AgentExited.into()))
     }
+}
+
+/// Subscribes the connection to all that passes between us and the agent.
+fn record(connection: &Connection, key: &SessionKey) -> Result<(), Failure> {
+    if key.owner != connection.actor.user_id {
+        return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
+    }
+    connection.hub.bus.subscribe(Subscriber {
+        peer: connection.peer.clone(),
+        connection: connection.id,
+        owner: key.owner.clone(),
+        topics: [Topic::Frame].into(),
+        task_id: None,
+        session_id: Some(key.session_id.clone()),
+    });
+    Ok(())
 }
 
 fn check(params: &StartParams) -> Result<(), Failure> {

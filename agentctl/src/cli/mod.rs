@@ -6,6 +6,7 @@ mod describe;
 mod events;
 mod output;
 mod permissions;
+mod person;
 mod prompt;
 mod ps;
 mod record;

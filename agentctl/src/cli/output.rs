@@ -92,7 +92,7 @@ pub(super) fn report(error: &CliError, as_json: bool) -> ExitCode {
 }
 
 /// A failure for people: what happened, what is known, what to do.
-fn describe(failure: &Failure) -> String {
+pub(super) fn describe(failure: &Failure) -> String {
     let mut text = terminal(&failure.message).into_owned();
     let Some(data) = &failure.data else { return text };
     text += &format!(" [{}]", data.code.as_str());

@@ -34,16 +34,16 @@ impl Permissions {
     }
 }
 
-/// One request for people, its options with the commands that choose them.
-fn describe(p: &Permission) -> String {
+/// What is known of a request besides its title: names and values.
+pub(super) fn fields(p: &Permission) -> Vec<(&'static str, String)> {
     let action = &p.action.0;
-    let mut text = format!("{}\n", terminal(&p.title));
-    let mut line = |name: &str, value: &str| text += &format!("  {name:<12} {}\n", terminal(value));
+    let mut fields = Vec::new();
     if p.status == PermissionStatus::Resolving {
-        line("status", "being answered");
+        fields.push(("status", "being answered".to_owned()));
     }
-    line("type", serde_json::to_value(action.action_type).ok().as_ref().and_then(|v| v.as_str()).unwrap_or_default());
-    let fields = [
+    let kind = serde_json::to_value(action.action_type).ok().and_then(|v| v.as_str().map(str::to_owned));
+    fields.push(("type", kind.unwrap_or_default()));
+    let known = [
         ("command", &action.command),
         ("cwd", &action.cwd),
         ("path", &action.path),
@@ -51,21 +51,22 @@ fn describe(p: &Permission) -> String {
         ("server", &action.server),
         ("tool", &action.tool),
     ];
-    for (name, value) in fields {
-        if let Some(value) = value {
-            line(name, value);
-        }
-    }
-    if let Some(description) = action.description.as_ref().filter(|d| **d != p.title) {
-        line("description", description);
-    }
-    if let Some(length) = action.full_length {
-        line("cut", &format!("a text of {length} bytes is not shown in full"));
-    }
+    fields.extend(known.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))));
+    fields.extend(action.description.clone().filter(|d| *d != p.title).map(|d| ("description", d)));
+    fields.extend(action.full_length.map(|length| ("cut", format!("a text of {length} bytes is not shown in full"))));
     if action.redacted {
-        line("redacted", "secrets are not shown");
+        fields.push(("redacted", "secrets are not shown".to_owned()));
     }
-    line("since", &p.created_at);
+    fields.push(("since", p.created_at.clone()));
+    fields
+}
+
+/// One request for people, its options with the commands that choose them.
+fn describe(p: &Permission) -> String {
+    let mut text = format!("{}\n", terminal(&p.title));
+    for (name, value) in fields(p) {
+        text += &format!("  {name:<12} {}\n", terminal(&value));
+    }
     let q = output::quote;
     for option in p.options.iter().filter(|o| o.selectable) {
         let kind = option.kind.0.get().trim_matches('"');

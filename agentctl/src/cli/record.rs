@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use acp_bridge::fixture::{Entry, EntryKind, Event, Person, Recorder};
 use acp_bridge::presentation::Redactor;
 use anyhow::Context as _;
+use nix::sys::signal::SigSet;
 
 use super::{CliError, output};
 use crate::client::{Client, Incoming};
@@ -27,7 +28,11 @@ impl Recording {
         let mut recorder = Recorder::new(create(path)?, &name, Redactor::new(env()), Person::of(env()));
         let started = client.call("execution/start", &StartParams { record: true, ..params.clone() });
         let recording = |client, recorder| {
-            let thread = std::thread::spawn(move || record(client, recorder));
+            let thread = std::thread::spawn(move || {
+                // Signals are for the thread that knows what to do with them.
+                let _ = SigSet::all().thread_block();
+                record(client, recorder)
+            });
             Self { path: path.to_owned(), thread }
         };
         match started {

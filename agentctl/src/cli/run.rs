@@ -4,10 +4,11 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use acp_bridge::presentation::Redactor;
+use acp_bridge::presentation::{Redactor, terminal};
 use anyhow::Context as _;
 use clap::Args;
 
+use super::person::{Progress, converse};
 use super::prompt::Turn;
 use super::record::Recording;
 use super::start_daemon::connect_or_start;
@@ -56,9 +57,7 @@ impl Run {
         let params = self.params()?;
         let redactor = Redactor::new(params.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut client = connect_or_start(global, !self.no_start)?;
-        if std::io::stderr().is_terminal() {
-            output::note(&format!("starting {} ...", self.command.join(" ")));
-        }
+        let progress = Progress::new(&format!("starting {}", terminal(&self.command.join(" "))));
         let (started, recording) = match &self.record {
             Some(path) => {
                 let (started, recording) = Recording::start(connect_or_start(global, !self.no_start)?, path, &params)?;
@@ -66,6 +65,7 @@ impl Run {
             }
             None => (client.call("execution/start", &params)?, None),
         };
+        drop(progress);
         if self.detach {
             if let Some(text) = self.prompt {
                 Turn::start(&mut client, &started.session_id, text)?.wait_started()?;
@@ -79,7 +79,9 @@ impl Run {
             output::quote(&started.session_id),
             started.pid
         ));
+        let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !global.json;
         let outcome = match self.prompt {
+            prompt if at_terminal => converse(client, started, redactor, prompt),
             Some(text) => {
                 let outcome = Turn::start(&mut client, &started.session_id, text)?.stream(global, &redactor);
                 stop(&mut client, &started)?;

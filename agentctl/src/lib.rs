@@ -7,6 +7,7 @@ pub mod code;
 pub mod daemon;
 pub mod domain;
 pub mod failpoint;
+pub mod known;
 pub mod limits;
 pub mod paths;
 pub mod permission;

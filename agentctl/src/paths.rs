@@ -55,6 +55,14 @@ pub fn state_dir(given: Option<PathBuf>) -> PathBuf {
     })
 }
 
+/// The configuration file: as given, else `$XDG_CONFIG_HOME/agentctl/config.toml`, else `~/.config/agentctl/config.toml`.
+pub fn config(given: Option<PathBuf>) -> PathBuf {
+    given.unwrap_or_else(|| match absolute_variable("XDG_CONFIG_HOME") {
+        Some(dir) => dir.join("agentctl/config.toml"),
+        None => std::env::home_dir().unwrap_or_else(|| PathBuf::from("/")).join(".config/agentctl/config.toml"),
+    })
+}
+
 /// The folder of a socket path.
 pub fn socket_folder(socket: &Path) -> PathBuf {
     match socket.parent() {

@@ -12,9 +12,12 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 17] = [
     "serve",
     "run",
+    "agents",
+    "completions",
+    "man",
     "ps",
     "stop",
     "prompt",
@@ -285,6 +288,71 @@ fn a_detached_agent_is_driven_by_the_other_commands() {
     exits(place.command(&["prompt", "--session", "unknown", "x"]), 4);
     exits(place.command(&["permissions", "--task", "unknown"]), 4);
     exits(place.command(&["audit", "--session", "unknown"]), 4);
+}
+
+#[test]
+fn a_watched_list_is_printed_whenever_it_changes() {
+    let daemon = Daemon::start();
+    let mut watch = daemon.command(&["permissions", "--watch", "--json"]).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = BufReader::new(watch.stdout.take().expect("a pipe")).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().expect("a line").expect("text")).expect("JSON") };
+    assert_eq!(next()["total"], 0);
+    let mut conn = daemon.connect();
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    let (_, live) = agent.ask(&mut conn, &json!([{"ask": {"id": 5}}, {"await": 5}]), 1);
+    assert_eq!(next()["permissions"][0]["pending_id"], "5");
+    conn.resolve(&live[0], "allow-once").ok();
+    while next()["total"] != 0 {}
+    let _ = (watch.kill(), watch.wait());
+    daemon.stop();
+}
+
+#[test]
+fn agents_are_known_by_name_and_from_the_configuration_file() {
+    let place = Place::new();
+    let config = place.0.path().join("config.toml");
+    let fake = fake_agent();
+    let text = format!(
+        "[agents.mine]\ncommand = {:?}\nargs = [\"--log\", {:?}]\nenv = {{ FROM_CONFIG = \"yes\" }}\nstrip_env = [\"SECRET_NAME\"]\n",
+        fake.display().to_string(),
+        place.log().display().to_string()
+    );
+    std::fs::write(&config, text).expect("a file");
+    let with = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("AGENTCTL_CONFIG", &config).env("SECRET_NAME", "x").env("PATH", "/usr/bin:/bin");
+        command
+    };
+    let agents = value(&exits(with(&["agents", "--json"]), 0));
+    let mine = agents.as_array().expect("a list").iter().find(|agent| agent["name"] == "mine").expect("it is listed");
+    assert_eq!((&mine["configured"], &mine["installed"]), (&json!(true), &json!(fake)));
+    assert!(agents.as_array().expect("a list").iter().any(|agent| agent["name"] == "claude" && agent["install"].is_string()));
+    assert!(String::from_utf8_lossy(&exits(with(&["agents"]), 0).stdout).contains("npm install -g"));
+    let script = json!([{"env": "FROM_CONFIG"}, {"env": "SECRET_NAME"}]).to_string();
+    exits(with(&["run", "mine", "-p", &script]), 0);
+    let seen = agentctl_tests::harness::Log(place.log()).entries();
+    let value = |name: &str| seen.iter().find(|entry| entry["env"] == name).map(|entry| entry["value"].clone());
+    assert_eq!((value("FROM_CONFIG"), value("SECRET_NAME")), (Some(json!("yes")), Some(Value::Null)));
+    // What is not known, and what is wrong in the file, is named; nothing is started.
+    assert!(stderr(&exits(with(&["run", "nobody"]), 1)).contains("mine"));
+    std::fs::write(&config, "[agents.mine]\ncommandd = 1\n").expect("a file");
+    assert!(stderr(&exits(with(&["agents"]), 1)).contains("commandd"));
+}
+
+#[test]
+fn completions_and_man_pages_are_made() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let made = exits(place.command(&["completions", shell]), 0);
+        assert!(String::from_utf8_lossy(&made.stdout).contains("permissions"), "{shell}");
+    }
+    exits(place.command(&["completions", "tcsh"]), 2);
+    exits(place.command(&["man", "pages"]), 0);
+    for command in COMMANDS {
+        let page = std::fs::read_to_string(place.0.path().join(format!("pages/agentctl-{command}.1"))).expect("a page");
+        assert!(page.contains(".SH DESCRIPTION") || page.contains(".SH NAME"), "{page}");
+    }
+    assert!(place.0.path().join("pages/agentctl.1").is_file());
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! The command line: one file a command. Data goes to stdout, everything else to stderr.
 
+mod agents;
 mod audit;
 mod cancel;
+mod completions;
 mod describe;
 mod events;
+mod man;
 mod output;
 mod permissions;
 mod person;
@@ -25,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::client::{Client, ClientError};
+use crate::known::Agents;
 use crate::paths;
 
 const ABOUT: &str = "Supervises ACP coding agents; each of their permission prompts is answered exactly once, over a local socket.";
@@ -32,6 +36,7 @@ const ABOUT: &str = "Supervises ACP coding agents; each of their permission prom
 const EXAMPLES: &str = "\
 Examples:
   agentctl run -p 'Fix the failing test' -- codex-acp     start an agent, stream its turn; in a second terminal:
+  agentctl run claude                                     an agent by name, at a terminal: turns, questions asked inline
   agentctl permissions                                    what waits for an answer, with the command that answers it
   agentctl audit                                          what was asked, who answered, what became of it
 
@@ -57,6 +62,9 @@ pub(crate) struct Global {
     /// The state folder of a daemon that is started [default: $XDG_STATE_HOME/agentctl, else ~/.local/state/agentctl]
     #[arg(long, global = true, env = "AGENTCTL_STATE_DIR", hide_env_values = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// The configuration file [default: $XDG_CONFIG_HOME/agentctl/config.toml, else ~/.config/agentctl/config.toml]
+    #[arg(long, global = true, env = "AGENTCTL_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Print data as JSON, one value a line
     #[arg(long, global = true)]
     json: bool,
@@ -69,6 +77,10 @@ impl Global {
 
     fn state_dir(&self) -> PathBuf {
         absolute(paths::state_dir(self.state_dir.clone()))
+    }
+
+    fn agents(&self) -> anyhow::Result<Agents> {
+        Agents::load(&paths::config(self.config.clone()), self.config.is_some())
     }
 
     fn connect(&self) -> Result<Client, ClientError> {
@@ -87,6 +99,8 @@ enum Command {
     Serve(serve::Serve),
     /// Start an agent and stream its turn; the agent ends with this command
     Run(run::Run),
+    /// List the agents that `run` knows by name: installed or not, how to install them, how to make them ask
+    Agents(agents::List),
     /// List executions
     Ps(ps::Ps),
     /// End an agent with its whole process tree
@@ -109,6 +123,10 @@ enum Command {
     Replay(replay::Replay),
     /// Stop all agents, then the daemon
     Shutdown(shutdown::Shutdown),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+    /// Write the man pages into a folder
+    Man(man::Man),
     /// Print the JSON Schemas of the socket's methods, its events and its stable codes
     Describe(describe::Describe),
 }
@@ -141,6 +159,9 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Serve(command) => command.run(&global),
         Command::Run(command) => command.run(&global),
+        Command::Agents(command) => command.run(&global),
+        Command::Completions(command) => command.run(&global),
+        Command::Man(command) => command.run(&global),
         Command::Ps(command) => command.run(&global),
         Command::Stop(command) => command.run(&global),
         Command::Prompt(command) => command.run(&global),

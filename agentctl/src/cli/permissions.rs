@@ -1,12 +1,14 @@
 //! `agentctl permissions`.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::{CliError, Global, output};
-use crate::wire::{Event, Permission, PermissionListParams, PermissionListResult, PermissionStatus};
+use crate::client::Client;
+use crate::wire::{Event, Permission, PermissionListParams, PermissionListResult, PermissionStatus, Topic};
 
 /// List the permission requests that wait for an answer, with the command that answers each.
 #[derive(Debug, Args)]
@@ -17,20 +19,53 @@ pub(super) struct Permissions {
     /// Only of this session
     #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
     session: Option<String>,
+    /// Go on: print the list whenever it changes, on a terminal in place
+    #[arg(long, short)]
+    watch: bool,
 }
 
 impl Permissions {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         let params = PermissionListParams { task_id: self.task, session_id: self.session };
-        let result: PermissionListResult = global.connect()?.call("permission/list", &params)?;
-        if global.json {
-            output::json(&result);
-        } else if result.permissions.is_empty() {
-            output::note("nothing waits for an answer");
-        } else {
-            output::out(&result.permissions.iter().map(describe).collect::<Vec<_>>().join("\n"));
+        let mut client = global.connect()?;
+        if self.watch {
+            return watch(global, &mut client, &params);
         }
+        print(global, &client.call("permission/list", &params)?);
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Lists anew after every event: so the list is right even after events were missed.
+fn watch(global: &Global, client: &mut Client, params: &PermissionListParams) -> Result<ExitCode, CliError> {
+    let in_place = std::io::stdout().is_terminal() && !global.json;
+    super::events::subscribe(client, params.task_id.as_deref(), params.session_id.as_deref(), Some(vec![Topic::Permission]))?;
+    let mut last = None;
+    loop {
+        let list: PermissionListResult = client.call("permission/list", params)?;
+        let now = acp_bridge::json::to_text(&list);
+        if last.as_ref() != Some(&now) {
+            if in_place {
+                output::out("\x1b[H\x1b[2J");
+            }
+            print(global, &list);
+            last = Some(now);
+        }
+        // An event that came before the list may tell of what happened after it was made.
+        if client.pending().is_none() {
+            client.recv()?;
+        }
+        while client.pending().is_some() {}
+    }
+}
+
+fn print(global: &Global, list: &PermissionListResult) {
+    if global.json {
+        output::json(list);
+    } else if list.permissions.is_empty() {
+        output::note("nothing waits for an answer");
+    } else {
+        output::out(&list.permissions.iter().map(describe).collect::<Vec<_>>().join("\n"));
     }
 }
 

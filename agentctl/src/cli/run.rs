@@ -14,10 +14,13 @@ use super::record::Recording;
 use super::start_daemon::connect_or_start;
 use super::{CliError, Global, output};
 use crate::client::Client;
+use crate::known::Agent;
 use crate::wire::{ExecutionParams, StartParams, StartResult, StopResult};
 
-/// Start an agent. With -p its turn is streamed and the exit status is 0 on `end_turn`; without, the agent stays
-/// until this command is interrupted or the agent ends. Permission requests are answered with `agentctl resolve`.
+/// Start an agent, which ends with this command. With -p one turn is streamed, and the exit status is 0 on `end_turn`.
+/// At a terminal, permission requests are asked inline with the agent's own options, and without -p each line that is
+/// typed is a turn. Elsewhere requests are answered with `agentctl resolve`, and without -p the agent stays until
+/// this command is interrupted or the agent ends.
 #[derive(Debug, Args)]
 pub(super) struct Run {
     /// The task [default: the name of the working folder]
@@ -47,17 +50,20 @@ pub(super) struct Run {
     /// Fail if no daemon runs
     #[arg(long)]
     no_start: bool,
+    /// An agent by name, see `agentctl agents`; then what stands after `--` are further arguments for it
+    #[arg(value_name = "AGENT")]
+    agent: Option<String>,
     /// The agent's command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "agent", value_name = "CMD")]
     command: Vec<String>,
 }
 
 impl Run {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
-        let params = self.params()?;
+        let params = self.params(&self.agent(global)?)?;
         let redactor = Redactor::new(params.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut client = connect_or_start(global, !self.no_start)?;
-        let progress = Progress::new(&format!("starting {}", terminal(&self.command.join(" "))));
+        let progress = Progress::new(&format!("starting {}", terminal(&params.command)));
         let (started, recording) = match &self.record {
             Some(path) => {
                 let (started, recording) = Recording::start(connect_or_start(global, !self.no_start)?, path, &params)?;
@@ -93,11 +99,29 @@ impl Run {
         outcome
     }
 
-    fn params(&self) -> Result<StartParams, CliError> {
+    /// What is to be started, by name or by its command.
+    fn agent(&self, global: &Global) -> Result<Agent, CliError> {
+        let mut words = self.command.iter().cloned();
+        let mut agent = match &self.agent {
+            Some(name) => {
+                let agents = global.agents()?;
+                let known = agents.find(name)?;
+                if let (None, Some(advice)) = (known.installed(), known.advice.filter(|_| !known.configured)) {
+                    output::note(&format!("{name} is not installed; to install it: {}", advice.install));
+                }
+                known.agent.clone()
+            }
+            None => Agent { command: words.next().unwrap_or_default(), ..Agent::default() },
+        };
+        agent.args.extend(words);
+        agent.strip_env.extend(self.strip_env.iter().cloned());
+        Ok(agent)
+    }
+
+    fn params(&self, agent: &Agent) -> Result<StartParams, CliError> {
         let here = std::env::current_dir().context("cannot tell the working folder")?;
         let cwd = self.cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
         let cwd = cwd.canonicalize().unwrap_or(cwd);
-        let mut words = self.command.iter().cloned();
         let mut env = std::collections::BTreeMap::new();
         for (name, value) in std::env::vars_os() {
             match (name.into_string(), value.into_string()) {
@@ -106,14 +130,15 @@ impl Run {
                 (Err(_), _) => {}
             }
         }
+        env.extend(agent.env.clone());
         let task_id =
             self.task.clone().unwrap_or_else(|| cwd.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned()));
         Ok(StartParams {
-            command: words.next().unwrap_or_default(),
-            args: words.collect(),
+            command: agent.command.clone(),
+            args: agent.args.clone(),
             env,
             clear_env: true,
-            strip_env: self.strip_env.clone(),
+            strip_env: agent.strip_env.clone(),
             cwd: cwd.into_os_string().into_string().map_err(|cwd| anyhow::anyhow!("{} is not UTF-8", cwd.display()))?,
             task_id,
             session_id: self.session.clone(),

@@ -365,7 +365,11 @@ impl Person {
         match signal {
             Signal::SIGCONT => {
                 self.terminal.resume();
-                if self.questions.is_shown() { Ok(self.show_question()) } else { self.go_on() }
+                if self.questions.is_shown() {
+                    self.show_question();
+                    return Ok(());
+                }
+                self.go_on()
             }
             Signal::SIGINT if self.turn && !self.interrupted => {
                 self.interrupted = true;

@@ -1,10 +1,23 @@
 //! Bytes of a stream cut into lines, with bounded memory whatever the peer sends.
 
+use std::cell::Cell;
+
 /// The most bytes of one frame, without its newline, unless a caller sets another cap.
 pub const DEFAULT_FRAME_CAP: usize = 64 * 1024 * 1024;
 
 /// A buffer that grew beyond this is given back after the line that needed it.
 const KEEP_CAPACITY: usize = 64 * 1024;
+/// The largest buffer that is kept for whoever needs one next: making a large one anew for each line costs more than
+/// filling it.
+const SPARE_CAPACITY: usize = 2 * 1024 * 1024;
+
+/// A line of which so little came at first is likely to be short.
+const SHORT: usize = 16 * 1024;
+
+thread_local! {
+    /// The buffer of the last long line.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// What [`LineReader::feed`] found.
 #[derive(Debug, PartialEq, Eq)]
@@ -74,6 +87,9 @@ impl LineReader {
             self.dropping = Some((self.partial.len() + rest.len()) as u64);
             self.clear();
         } else {
+            if self.partial.capacity() == 0 && rest.len() > SHORT {
+                self.partial = SPARE.take();
+            }
             self.partial.extend_from_slice(rest);
         }
     }
@@ -81,7 +97,10 @@ impl LineReader {
     fn clear(&mut self) {
         self.partial.clear();
         if self.partial.capacity() > KEEP_CAPACITY {
-            self.partial = Vec::new();
+            let buffer = std::mem::take(&mut self.partial);
+            if buffer.capacity() <= SPARE_CAPACITY {
+                SPARE.set(buffer);
+            }
         }
     }
 }

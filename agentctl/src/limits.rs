@@ -36,7 +36,7 @@ pub const CONNECTION_REQUESTS: usize = 1024;
 /// Bytes of answers waiting for a client: the connection is not read until it reads.
 pub const ANSWER_BACKLOG: usize = 16 * 1024 * 1024;
 /// Bytes of events waiting for a client: further ones are dropped and counted, `event_gap` tells.
-pub const EVENT_BACKLOG: usize = 8 * 1024 * 1024;
+pub const EVENT_BACKLOG: usize = 4 * 1024 * 1024;
 
 /// Bytes of an owner, task or session id: a longer one is refused (-32602).
 pub const ID_BYTES: usize = 256;

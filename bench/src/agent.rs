@@ -4,11 +4,15 @@
 use std::io::{BufRead, Write, stdin, stdout};
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::measure::now;
+
+/// Before each prompt, so that what the last one caused has come to rest.
+const PAUSE: Duration = Duration::from_millis(3);
 
 /// Nanoseconds of the longest write of frames so far.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
@@ -18,7 +22,7 @@ pub struct Agent {
     /// Only write so many frames of so many bytes, and end
     #[arg(long, num_args = 2)]
     frames: Option<Vec<usize>>,
-    /// Only write so many prompts, one a millisecond, and end
+    /// Only write so many prompts, with pauses, and end
     #[arg(long)]
     prompts: Option<usize>,
 }
@@ -31,7 +35,7 @@ impl Agent {
         }
         if let Some(prompts) = self.prompts {
             for id in 0..prompts {
-                std::thread::sleep(std::time::Duration::from_millis(1));
+                std::thread::sleep(PAUSE);
                 write(&prompt(id));
             }
             return;
@@ -64,6 +68,7 @@ fn turn(text: &str, lines: &mut impl Iterator<Item = (u64, Value)>) {
         "longest" => say(&format!("longest={}", LONGEST.load(Ordering::Relaxed))),
         "ask" => {
             for id in 0..number(1) {
+                std::thread::sleep(PAUSE);
                 write(&prompt(id));
                 if let Some((at, _)) = lines.next() {
                     say(&format!("read={at}"));

@@ -78,20 +78,20 @@ impl Peer {
         self.write_or_wake(&mut queue);
     }
 
-    /// Writes an event, or counts it as missed if too much waits already.
-    pub fn event(&self, seq: u64, line: Bytes) {
+    /// Writes `count` events of which `seq` is the last, or counts them as missed if too much waits already.
+    pub fn events(&self, seq: u64, count: u64, lines: Bytes) {
         let mut queue = self.queue.lock();
         if queue.closed {
             return;
         }
         queue.last_seq = seq;
         // A single event may be over the bound: then it is the only one that waits.
-        if queue.missed > 0 || (queue.event_bytes > 0 && queue.event_bytes + line.len() > EVENT_BACKLOG) {
-            queue.missed += 1;
+        if queue.missed > 0 || (queue.event_bytes > 0 && queue.event_bytes + lines.len() > EVENT_BACKLOG) {
+            queue.missed += count;
             return;
         }
-        queue.event_bytes += line.len();
-        queue.lines.push_back((line, Kind::Event));
+        queue.event_bytes += lines.len();
+        queue.lines.push_back((lines, Kind::Event));
         self.write_or_wake(&mut queue);
     }
 
@@ -192,7 +192,7 @@ mod tests {
         let line = |seq: u64| event_line(&Event { seq, event_type: "x".repeat(64 * 1024), ..Event::default() });
         let sent = 400;
         for seq in 1..=sent {
-            peer.event(seq, line(seq));
+            peer.events(seq, 1, line(seq));
             assert!(peer.queue.lock().event_bytes <= EVENT_BACKLOG);
         }
         let mut lines = BufReader::new(theirs).lines();
@@ -208,7 +208,7 @@ mod tests {
             }
         }
         assert!(missed > 0);
-        peer.event(sent + 1, line(sent + 1));
+        peer.events(sent + 1, 1, line(sent + 1));
         assert!(lines.next_line().await.unwrap().unwrap().contains(&format!("\"seq\":{}", sent + 1)));
     }
 }

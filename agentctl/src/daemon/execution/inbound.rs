@@ -1,15 +1,21 @@
 //! What the agent sends, line by line.
 
+use std::sync::LazyLock;
+
 use acp_bridge::envelope::{self, Message, Refusal};
 use acp_bridge::fixture::Side;
 use acp_bridge::id::RpcId;
 use acp_bridge::message::{self, code};
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
 use super::task::Task;
 use crate::limits::REFUSAL_BYTES;
 use crate::wire::Topic;
+
+/// What a tool call's update has in it; any letter of it may be written as an escape.
+static TOOL_CALL: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"tool_call"));
+static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u"));
 
 impl Task {
     /// One whole line of stdout.
@@ -65,7 +71,7 @@ impl Task {
 
     fn update(&mut self, line: &[u8], params: Option<&RawValue>) {
         // Decoding every update would cost as much as all the rest of the path.
-        if memmem::find(line, b"\"tool_call").is_some() || memmem::find(line, b"\\u").is_some() {
+        if TOOL_CALL.find(line).is_some() || ESCAPE.find(line).is_some() {
             self.tools.update(params);
         }
         self.hub.bus.publish_raw(&self.exec.key, &self.exec.task_id, self.exec.id, Topic::Update, line.trim_ascii_end());

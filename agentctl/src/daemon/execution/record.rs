@@ -30,6 +30,7 @@ impl Execution {
     pub(super) fn happened(&self, hub: &Hub, event: Event) {
         if self.is_recorded(hub) {
             self.publish_entry(hub, &Entry::at(self.age(), EntryKind::Event(event)));
+            hub.bus.flush();
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
@@ -11,6 +13,7 @@ use acp_bridge::presentation::Redactor;
 use acp_bridge::process::{ExitWatch, Leader, Mark, Spawned, end_tree};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -170,7 +173,8 @@ pub(super) struct Task {
 enum Wake {
     Command(Option<Command>),
     Stdin,
-    Stdout,
+    /// So many bytes of stdout lie in the scratch buffer.
+    Stdout(io::Result<usize>),
     Stderr,
     LeaderExit,
     Timer,
@@ -185,12 +189,13 @@ impl Task {
                 Wake::Command(Some(command)) => self.command(command),
                 Wake::Command(None) => self.begin_stop("the daemon let go of it"),
                 Wake::Stdin => self.flush(),
-                Wake::Stdout => self.read_stdout(),
+                Wake::Stdout(read) => self.read_stdout(read),
                 Wake::Stderr => self.read_stderr(),
                 Wake::LeaderExit => self.leader_exited(),
                 Wake::Timer => self.timers(),
             }
             self.exec.status.lock().pending = self.table.len();
+            self.hub.bus.flush();
         }
         self.finish().await;
     }
@@ -202,7 +207,7 @@ impl Task {
         tokio::select! {
             command = commands.recv() => Wake::Command(command),
             () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
-            () = readable(stdout.as_ref()) => Wake::Stdout,
+            read = read(stdout.as_mut()) => Wake::Stdout(read),
             () = readable(stderr.as_ref()) => Wake::Stderr,
             () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
             () = sleep_until(deadline) => Wake::Timer,
@@ -269,25 +274,19 @@ impl Task {
         }
     }
 
-    fn read_stdout(&mut self) {
+    fn read_stdout(&mut self, read: io::Result<usize>) {
         // Lent out, so that its lines can be handled by the whole task.
         let mut reader = std::mem::replace(&mut self.reader, LineReader::new(0));
-        let eof = SCRATCH.with_borrow_mut(|scratch| {
-            let result = self.stdout.as_ref().map(|pipe| pipe.try_read(scratch));
-            match result {
-                Some(Ok(0)) | None => true,
-                Some(Ok(n)) => {
-                    self.stop.stdout_was_active();
-                    reader.feed(&scratch[..n], |line| match line {
-                        Line::Whole(line) => self.line(line),
-                        Line::TooLong { bytes } => self.too_long(bytes),
-                    });
-                    false
-                }
-                Some(Err(error)) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
-            }
-        });
-        if eof {
+        let n = read.unwrap_or(0);
+        if n > 0 {
+            self.stop.stdout_was_active();
+            SCRATCH.with_borrow_mut(|scratch| {
+                reader.feed(&scratch[..n], |line| match line {
+                    Line::Whole(line) => self.line(line),
+                    Line::TooLong { bytes } => self.too_long(bytes),
+                });
+            });
+        } else {
             if reader.is_within_line() {
                 self.unfinished_line();
             }
@@ -370,6 +369,20 @@ async fn writable(pipe: Option<&pipe::Sender>) {
         Some(pipe) => drop(pipe.writable().await),
         None => std::future::pending().await,
     }
+}
+
+/// Reads into the scratch buffer. Nobody else runs before what was read is used: there is one thread, and no await between.
+async fn read(pipe: Option<&mut pipe::Receiver>) -> io::Result<usize> {
+    let Some(pipe) = pipe else { return std::future::pending().await };
+    let mut pipe = Pin::new(pipe);
+    std::future::poll_fn(|cx| {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let mut buffer = ReadBuf::new(scratch);
+            std::task::ready!(pipe.as_mut().poll_read(cx, &mut buffer))?;
+            Poll::Ready(Ok(buffer.filled().len()))
+        })
+    })
+    .await
 }
 
 async fn readable(pipe: Option<&pipe::Receiver>) {

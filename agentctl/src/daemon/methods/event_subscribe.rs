@@ -1,6 +1,5 @@
 //! `event/subscribe`.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::{After, Method};
@@ -21,10 +20,10 @@ impl Method for Subscribe {
         let hub = &connection.hub;
         let owner = connection.actor.user_id.clone();
         hub.authorise_scope(&owner, params.task_id.as_deref(), params.session_id.as_deref())?;
-        let topics: HashSet<Topic> = match params.topics {
+        let topics = match params.topics {
             Some(topics) if topics.is_empty() => return Err(Failure::params("topics must not be empty")),
             Some(topics) => topics.into_iter().collect(),
-            None => [Topic::Permission, Topic::Execution, Topic::Session].into(),
+            None => [Topic::Permission, Topic::Execution, Topic::Session].into_iter().collect(),
         };
         let subscriber = Subscriber {
             peer: connection.peer.clone(),

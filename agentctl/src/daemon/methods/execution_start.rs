@@ -52,7 +52,7 @@ fn record(connection: &Connection, key: &SessionKey) -> Result<(), Failure> {
         peer: connection.peer.clone(),
         connection: connection.id,
         owner: key.owner.clone(),
-        topics: [Topic::Frame].into(),
+        topics: [Topic::Frame].into_iter().collect(),
         task_id: None,
         session_id: Some(key.session_id.clone()),
     });

@@ -3,7 +3,7 @@
 use acp_bridge::fixture::{EntryKind, Event, ExitStatus, Fixture, Message, Side, Target};
 use acp_bridge::id::RpcId;
 use acp_bridge::json::{Members, elements};
-use acp_bridge::message::{RpcError, member};
+use acp_bridge::message::{RpcError, code, member};
 use acp_bridge::prompt::Prompt;
 use serde_json::value::RawValue;
 
@@ -65,7 +65,8 @@ pub(super) struct Plan {
 
 struct Reading {
     plan: Plan,
-    ids: Vec<RpcId>,
+    /// Every request of the agent, with the number of its prompt.
+    asked: Vec<(RpcId, Option<usize>)>,
     turns: Vec<RpcId>,
     /// Between a cancel and the end of its turn.
     cancelling: bool,
@@ -75,7 +76,7 @@ struct Reading {
 impl Plan {
     /// Reads a recording. The error says which entry no client of ours could have made.
     pub(super) fn of(fixture: &Fixture) -> Result<Self, String> {
-        let mut reading = Reading { plan: Self::default(), ids: Vec::new(), turns: Vec::new(), cancelling: false, over: false };
+        let mut reading = Reading { plan: Self::default(), asked: Vec::new(), turns: Vec::new(), cancelling: false, over: false };
         for (at, entry) in fixture.entries.iter().enumerate() {
             match &entry.kind {
                 EntryKind::Frame(Side::Client, frame) => {
@@ -117,7 +118,12 @@ impl Reading {
     }
 
     fn answer(&mut self, id: &RpcId, frame: &RawValue, next_cancels: bool) -> Result<(), String> {
-        let number = self.ids.iter().rposition(|known| known == id).ok_or("it answers nothing that the agent asked")?;
+        let asked = self.asked.iter().rfind(|(known, _)| known == id).ok_or("it answers nothing that the agent asked")?;
+        let Some(number) = asked.1 else {
+            // What is not served is refused without being told to.
+            let refused = part(frame, &["error"]).is_some_and(|error| RpcError::read(&error).code == i64::from(code::METHOD_NOT_FOUND));
+            return if refused { Ok(()) } else { Err("it serves what agentctl's own client never serves".into()) };
+        };
         let prompt = &mut self.plan.prompts[number];
         let asked = || format!("; the agent asked: {}", prompt.frame);
         let outcome = part(frame, &["result", "outcome"]).ok_or_else(|| format!("it is no outcome of a permission prompt{}", asked()))?;
@@ -147,8 +153,9 @@ impl Reading {
                 let outcome = if self.cancelling { Outcome::Cancelled } else { Outcome::Expired };
                 self.plan.steps.push(Step::Asked(self.plan.prompts.len()));
                 self.plan.prompts.push(Asked { frame: frame.to_owned(), prompt, outcome, listed: !self.cancelling });
-                self.ids.push(id);
+                self.asked.push((id, Some(self.plan.prompts.len() - 1)));
             }
+            Some(Message::Request { id, .. }) => self.asked.push((id, None)),
             Some(Message::Notification { method }) if method == "session/update" => self.plan.steps.push(Step::Update(frame.to_owned())),
             Some(Message::Response { id }) => {
                 let Some(turn) = self.turns.iter().position(|turn| *turn == id) else { return };

@@ -204,7 +204,7 @@ mod tests {
         let mut p = permission("r");
         p.title = format!("a\u{202e}b\u{1b}[2J {}", "x".repeat(300));
         let text = render(&p, 2, 80, false);
-        assert!(text.contains("(1 of 2)") && text.contains("a\\u{202e}b\\x1b[2J xxx"), "{text}");
+        assert!(text.contains("(1 of 2)") && text.contains("a\\u{202e}b\\x1b[2J xx"), "{text}");
         assert!(text.contains("(308 characters, v shows all)"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         assert!(render(&p, 1, 80, true).contains(&"x".repeat(300)));

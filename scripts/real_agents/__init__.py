@@ -1,0 +1,1 @@
+"""Real agents under agentctl."""

@@ -13,3 +13,4 @@ pub mod paths;
 pub mod permission;
 pub mod replay;
 pub mod wire;
+pub mod witness;

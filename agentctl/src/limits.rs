@@ -27,6 +27,13 @@ pub const TOOL_CALLS: usize = 64;
 /// Bytes of one remembered tool call: a larger one is not remembered.
 pub const TOOL_CALL_BYTES: usize = 256 * 1024;
 
+/// Tool calls of one execution whose prompts and ends are compared: the oldest is forgotten.
+pub const WITNESSED_CALLS: usize = 256;
+/// Findings of the witness of one execution that are told and kept: later ones are only counted.
+pub const FINDINGS: usize = 64;
+/// A prompt that nobody has listed or been told of for so long: the witness says so.
+pub const UNLISTED: Duration = Duration::from_secs(60);
+
 /// One line on the control socket, without its newline: a longer one is answered -32700.
 pub const CONTROL_LINE: usize = 16 * 1024 * 1024;
 /// Connections at once: a further one is told `limit_reached` and closed.

@@ -9,7 +9,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The schema that this version writes.
-pub const SCHEMA_VERSION: i64 = 1;
+pub const SCHEMA_VERSION: i64 = 2;
 /// "agct": marks the file as ours.
 pub(super) const APPLICATION_ID: i64 = 0x6167_6374;
 const SCHEMA: &str = include_str!("schema.sql");
@@ -28,6 +28,7 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
     match kind {
         Kind::Foreign => return Err(OpenError::Foreign { path }),
         Kind::Ours(found) if found > SCHEMA_VERSION => return Err(OpenError::Newer { path, found, known: SCHEMA_VERSION }),
+        Kind::Ours(1) => prepare(&conn).and_then(|()| migrate(&conn)),
         // No version below 1 was ever written.
         Kind::Ours(found) if found < SCHEMA_VERSION => {
             return Err(OpenError::Corrupt { path, detail: format!("it has the impossible schema version {found}") });
@@ -132,6 +133,14 @@ fn prepare(conn: &Connection) -> Result<(), rusqlite::Error> {
 fn create_schema(conn: &Connection) -> Result<(), rusqlite::Error> {
     conn.execute_batch(&format!(
         "BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id={APPLICATION_ID}; PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
+    ))
+}
+
+/// From version 1: executions have a witness.
+fn migrate(conn: &Connection) -> Result<(), rusqlite::Error> {
+    conn.execute_batch(&format!(
+        "BEGIN IMMEDIATE; ALTER TABLE executions ADD COLUMN witness TEXT; ALTER TABLE executions ADD COLUMN findings TEXT;
+         PRAGMA user_version={SCHEMA_VERSION}; COMMIT;"
     ))
 }
 

@@ -51,13 +51,13 @@ pub use limits::{ATTEMPT_TEXT_BYTES, Limits};
 pub use recover::DAEMON_RESTARTED;
 pub use types::{
     Attempt, BadCursor, Cursor, Ended, Ending, ExecutionStarted, FailedAttempt, FailedAttempts, Finish, Page, PageSize, PastRequest, Query,
-    Record, Recovered, RequestRow, Resolution,
+    Record, Recovered, RequestRow, Resolution, WitnessQuery, Witnessed,
 };
 
 use crate::domain::{Claim, SessionKey};
 use counters::{Shared, add};
 use jiff::Timestamp;
-use op::{Change, ClaimOp, Op, Read, Reply, Row};
+use op::{Change, ClaimOp, List, Op, Read, Reply, Row};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
@@ -123,6 +123,16 @@ impl Audit {
         self.row(Row::Ended { request_id, ending, at });
     }
 
+    /// Records what the witness of an execution counted and found, as JSON, instead of what it recorded before.
+    pub fn witness(&self, execution_id: Uuid, counts: String, findings: String) {
+        self.row(Row::Witness { execution_id, counts, findings });
+    }
+
+    /// What the witnesses of executions counted and found, newest execution first. `done` runs on the listing thread.
+    pub fn witnessed(&self, query: WitnessQuery, done: impl FnOnce(Result<Vec<Witnessed>, AuditError>) + Send + 'static) {
+        self.send(Op::Read(Read::List(List::Witnessed(query, Reply::new(done)))));
+    }
+
     /// Records a refused call.
     pub fn attempt(&self, attempt: FailedAttempt) {
         self.row(Row::Attempt(attempt));
@@ -158,7 +168,7 @@ impl Audit {
 
     /// One page of records. `done` runs on the listing thread.
     pub fn list(&self, query: Query, done: impl FnOnce(Result<Page, AuditError>) + Send + 'static) {
-        self.send(Op::Read(Read::List(query, Reply::new(done))));
+        self.send(Op::Read(Read::List(List::Records(query, Reply::new(done)))));
     }
 
     /// Ends the thread after all that was sent before, with everything flushed and the database closed. Also called if

@@ -1,7 +1,7 @@
 //! The messages to the audit thread.
 
 use super::error::{AuditError, ClaimError, LOST};
-use super::types::{ExecutionStarted, FailedAttempt, Finish, PastRequest, Query, RequestRow};
+use super::types::{ExecutionStarted, FailedAttempt, Finish, PastRequest, Query, RequestRow, WitnessQuery, Witnessed};
 use super::{Page, types::Ending};
 use crate::domain::{Claim, SessionKey};
 use jiff::Timestamp;
@@ -67,6 +67,7 @@ pub(super) enum Row {
     Seen(Arc<RequestRow>),
     Ended { request_id: Uuid, ending: Ending, at: Timestamp },
     Attempt(FailedAttempt),
+    Witness { execution_id: Uuid, counts: String, findings: String },
 }
 
 impl Row {
@@ -76,7 +77,7 @@ impl Row {
             Self::Seen(row) => Some(row.request_id),
             Self::Ended { request_id, .. } => Some(*request_id),
             Self::Attempt(attempt) => Some(attempt.request_id),
-            Self::Session { .. } | Self::ExecutionStarted(_) | Self::ExecutionEnded { .. } => None,
+            Self::Session { .. } | Self::ExecutionStarted(_) | Self::ExecutionEnded { .. } | Self::Witness { .. } => None,
         }
     }
 
@@ -90,6 +91,7 @@ impl Row {
         const FIXED: usize = 256;
         FIXED
             + match self {
+                Self::Witness { counts, findings, .. } => counts.len() + findings.len(),
                 Self::Session { session, task_id, .. } => session.owner.len() + session.session_id.len() + task_id.len(),
                 Self::ExecutionStarted(e) => e.agent.len() + e.session.owner.len() + e.session.session_id.len(),
                 Self::ExecutionEnded { exit, .. } => exit.len(),
@@ -130,10 +132,27 @@ pub(super) enum Read {
         request_id: Uuid,
         done: Reply<Result<Option<PastRequest>, AuditError>>,
     },
-    List(Query, Reply<Result<Page, AuditError>>),
+    List(List),
     Close(Reply<()>),
     #[cfg(test)]
     Poke(Box<dyn FnOnce(&mut super::store::Store) + Send>),
+}
+
+/// A list, which is made apart.
+pub(super) enum List {
+    Records(Query, Reply<Result<Page, AuditError>>),
+    Witnessed(WitnessQuery, Reply<Result<Vec<Witnessed>, AuditError>>),
+}
+
+impl List {
+    /// It is not made.
+    pub(super) fn refuse(self, why: &str) {
+        let error = AuditError::Unavailable(why.to_owned());
+        match self {
+            Self::Records(_, done) => done.send(Err(error)),
+            Self::Witnessed(_, done) => done.send(Err(error)),
+        }
+    }
 }
 
 /// A message.

@@ -1,7 +1,7 @@
 //! Every statement that reads.
 
 use super::limits::PAGE_BYTES;
-use super::types::{Attempt, Cursor, Ended, FailedAttempts, Page, PastRequest, Query, Record, Resolution};
+use super::types::{Attempt, Cursor, Ended, FailedAttempts, Page, PastRequest, Query, Record, Resolution, WitnessQuery, Witnessed};
 use crate::domain::{Actor, SessionKey};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -30,6 +30,25 @@ pub(super) fn lookup(conn: &Connection, session: &SessionKey, task_id: &str, req
         .query_row([&request_id], resolution)
         .optional()?;
     Ok(Some(past))
+}
+
+/// What the witnesses of the latest executions found.
+pub(super) fn witnessed(conn: &Connection, query: &WitnessQuery) -> Result<Vec<Witnessed>> {
+    let sql = "SELECT e.execution_id, s.task_id, e.session_id, e.started_at, e.witness, coalesce(e.findings, '[]')
+        FROM executions e JOIN sessions s ON s.owner = e.owner AND s.session_id = e.session_id
+        WHERE e.witness IS NOT NULL AND e.owner = ?1 AND (?2 IS NULL OR s.task_id = ?2) AND (?3 IS NULL OR e.session_id = ?3)
+        ORDER BY e.started_at DESC LIMIT ?4";
+    let row = |row: &Row<'_>| {
+        Ok(Witnessed {
+            execution_id: row.get(0)?,
+            task_id: row.get(1)?,
+            session_id: row.get(2)?,
+            started_at: row.get(3)?,
+            counts: row.get(4)?,
+            findings: row.get(5)?,
+        })
+    };
+    conn.prepare_cached(sql)?.query_map(params![query.owner, query.task_id, query.session_id, query.limit.get()], row)?.collect()
 }
 
 /// One page of whole records, newest first, in one snapshot.

@@ -30,7 +30,10 @@ CREATE TABLE executions (
     pid          INTEGER NOT NULL,
     started_at   TEXT NOT NULL,
     ended_at     TEXT,
-    exit         TEXT
+    exit         TEXT,
+    -- What the witness counted and found, as JSON; NULL if nothing.
+    witness      TEXT,
+    findings     TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX executions_ended ON executions (ended_at);
 

@@ -264,6 +264,36 @@ pub struct Query {
     pub cursor: Option<Cursor>,
 }
 
+/// Which executions' witnesses.
+#[derive(Debug, Clone, Default)]
+pub struct WitnessQuery {
+    /// Whose; always.
+    pub owner: String,
+    /// Of this task only.
+    pub task_id: Option<String>,
+    /// Of this session only.
+    pub session_id: Option<String>,
+    /// At most so many executions, the latest.
+    pub limit: PageSize,
+}
+
+/// What the witness of one execution counted and found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Witnessed {
+    /// The execution.
+    pub execution_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// When it was started.
+    pub started_at: String,
+    /// The counts, as JSON.
+    pub counts: String,
+    /// The findings, as JSON.
+    pub findings: String,
+}
+
 /// One page of records, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct Page {

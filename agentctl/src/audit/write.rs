@@ -66,6 +66,13 @@ pub(super) fn row(conn: &Connection, row: &Row, context: &mut Context<'_>) -> Re
             end_request(conn, *request_id, ending.end.as_str(), &ending.reason, &timestamp_text(*at))?;
         }
         Row::Attempt(attempt) => self::attempt(conn, attempt, context)?,
+        Row::Witness { execution_id, counts, findings } => {
+            conn.prepare_cached("UPDATE executions SET witness = ?2, findings = ?3 WHERE execution_id = ?1")?.execute(params![
+                execution_id.to_string(),
+                counts,
+                findings
+            ])?;
+        }
     }
     Ok(())
 }

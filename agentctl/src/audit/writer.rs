@@ -3,12 +3,12 @@
 use super::counters::Shared;
 use super::error::AuditError;
 use super::limits::QUEUED_LISTS;
-use super::op::{Change, Op, Read, Reply};
+use super::op::{Change, List, Op, Read};
 use super::plan::{self, Turn};
 use super::store::Store;
-use super::types::{Page, Query};
 use super::{file, read};
 use parking_lot::Mutex;
+use rusqlite::Connection;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,15 +18,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Instant;
 
-type ListJob = (Query, Reply<Result<Page, AuditError>>);
-
 /// The audit thread.
 pub(super) struct Writer {
     queue: Receiver<Op>,
     pending: VecDeque<Op>,
     store: Store,
     shared: Arc<Shared>,
-    lists: SyncSender<ListJob>,
+    lists: SyncSender<List>,
 }
 
 /// Whether the thread goes on.
@@ -111,10 +109,10 @@ impl Writer {
                 let found = self.store.read(|conn| read::lookup(conn, &session, &task_id, request_id));
                 done.send(found.map_err(AuditError::Unavailable));
             }
-            Read::List(query, done) => match self.lists.try_send((query, done)) {
+            Read::List(list) => match self.lists.try_send(list) {
                 Ok(()) => {}
-                Err(TrySendError::Full((_, done))) => done.send(Err(AuditError::Unavailable("too many lists at once".to_owned()))),
-                Err(TrySendError::Disconnected((_, done))) => drop(done),
+                Err(TrySendError::Full(list)) => list.refuse("too many lists at once"),
+                Err(TrySendError::Disconnected(list)) => drop(list),
             },
             Read::Close(done) => {
                 self.store.close();
@@ -129,16 +127,25 @@ impl Writer {
 }
 
 /// Lists are made apart, on a connection of their own, so that a long one never holds up a claim.
-fn make_lists(path: &Path, files: &Mutex<()>, jobs: &Receiver<ListJob>) {
-    while let Ok((query, done)) = jobs.recv() {
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            let _open = files.lock();
-            file::connect_reader(path).and_then(|conn| read::list(&conn, &query))
-        }));
-        done.send(match made {
-            Ok(page) => page.map_err(|e| AuditError::Unavailable(e.to_string())),
-            Err(panic) => Err(AuditError::Unavailable(panic_text(&*panic).to_owned())),
-        });
+fn make_lists(path: &Path, files: &Mutex<()>, jobs: &Receiver<List>) {
+    while let Ok(list) = jobs.recv() {
+        let _open = files.lock();
+        let conn = file::connect_reader(path);
+        match list {
+            List::Records(query, done) => done.send(made(&conn, |conn| read::list(conn, &query))),
+            List::Witnessed(query, done) => done.send(made(&conn, |conn| read::witnessed(conn, &query))),
+        }
+    }
+}
+
+fn made<T>(
+    conn: &Result<Connection, rusqlite::Error>,
+    make: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+) -> Result<T, AuditError> {
+    let conn = conn.as_ref().map_err(|e| AuditError::Unavailable(e.to_string()))?;
+    match catch_unwind(AssertUnwindSafe(|| make(conn))) {
+        Ok(made) => made.map_err(|e| AuditError::Unavailable(e.to_string())),
+        Err(panic) => Err(AuditError::Unavailable(panic_text(&*panic).to_owned())),
     }
 }
 

@@ -6,9 +6,10 @@ use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::{CliError, Global, output};
-use crate::wire::{AuditListParams, AuditListResult, AuditRecord};
+use crate::wire::{AuditListParams, AuditListResult, AuditRecord, AuditWitnessParams, AuditWitnessResult, WitnessRecord};
 
-/// Show what was asked, who answered and what became of it, newest first.
+/// Show what was asked, who answered and what became of it, newest first; with --witness which tools ran after they were
+/// asked for, before, or without. Tools that an agent does not report are invisible.
 #[derive(Debug, Args)]
 pub(super) struct Audit {
     /// Only of this task
@@ -26,10 +27,23 @@ pub(super) struct Audit {
     /// The next page: what the last line of the page before says
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
+    /// Show what the witness counted and found, by execution
+    #[arg(long, conflicts_with_all = ["request", "cursor"])]
+    witness: bool,
 }
 
 impl Audit {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
+        if self.witness {
+            let params = AuditWitnessParams { task_id: self.task, session_id: self.session, limit: self.limit };
+            let result: AuditWitnessResult = global.connect()?.call("audit/witness", &params)?;
+            if global.json {
+                output::json(&result);
+            } else {
+                output::out(&result.executions.iter().map(witnessed).collect::<String>());
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         let params = AuditListParams {
             task_id: self.task,
             session_id: self.session,
@@ -48,6 +62,19 @@ impl Audit {
         }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn witnessed(r: &WitnessRecord) -> String {
+    let w = &r.witness;
+    let mut text = format!("{}  task {}  session {}\n", r.started_at, output::quote(&r.task_id), output::quote(&r.session_id));
+    text += &format!(
+        "  waited {}  ran before the answer {}  approved and never ran {}  not asked for {}  not listed for a minute {}\n",
+        w.waited, w.ran_before_answer, w.never_ran, w.unasked, w.unlisted
+    );
+    for finding in &r.findings {
+        text += &format!("  {}  {}\n", finding.at, super::events::finding(finding));
+    }
+    text
 }
 
 fn describe(r: &AuditRecord) -> String {

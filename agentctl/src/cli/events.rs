@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use super::{CliError, Global, output};
 use crate::client::{Client, ClientError, Incoming};
-use crate::wire::{Event, SubscribeParams, SubscribeResult, Topic};
+use crate::wire::{Event, Finding, Oddity, SubscribeParams, SubscribeResult, Topic};
 
 /// Show events as they come.
 #[derive(Debug, Args)]
@@ -70,6 +70,21 @@ pub(super) fn subscribe(
     client.call::<_, SubscribeResult>("event/subscribe", &params).map(drop)
 }
 
+/// What the witness has found, in words.
+pub(super) fn finding(f: &Finding) -> String {
+    let what = match f.oddity {
+        Oddity::RanBeforeAnswer => "ran before its answer",
+        Oddity::NeverRan => "was approved and did not run",
+        Oddity::Unasked => "ran without asking",
+        Oddity::Unlisted => "nobody has listed the request for a minute",
+    };
+    let mut words = vec![what.to_owned()];
+    words.extend(f.kind.as_deref().map(|kind| format!("[{}]", terminal(kind))));
+    words.extend(f.title.as_deref().map(|title| terminal(title).into_owned()));
+    words.extend(f.request_id.as_deref().map(|id| format!("request {id}")));
+    words.join("  ")
+}
+
 fn describe(event: &Event) -> String {
     let mut words = vec![event.at.clone().unwrap_or_else(|| "-".repeat(24)), event.event_type.clone()];
     words.extend(event.state.and_then(|state| serde_json::to_value(state).ok()?.as_str().map(str::to_owned)));
@@ -84,6 +99,7 @@ fn describe(event: &Event) -> String {
     );
     words.extend(event.stop_reason.as_deref().map(|reason| terminal(reason).into_owned()));
     words.extend(event.reason.as_deref().map(|reason| format!("({})", terminal(reason))));
+    words.extend(event.finding.as_ref().map(finding));
     words.extend(event.entry.as_ref().map(|entry| terminal(entry.0.get()).into_owned()));
     words.extend(event.frame.as_ref().map(|frame| terminal(frame.0.get()).into_owned()));
     words.join("  ") + "\n"

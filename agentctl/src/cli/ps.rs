@@ -6,9 +6,10 @@ use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::{CliError, Global, output};
-use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, Exit, State};
+use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, Exit, State, Witness};
 
-/// List live executions.
+/// List live executions. ODD counts what the witness found: tools that ran unasked or before their answer, approved ones that
+/// never ran, prompts that nobody listed for a minute (`agentctl audit --witness` tells more).
 #[derive(Debug, Args)]
 pub(super) struct Ps {
     /// Only of this task
@@ -31,11 +32,19 @@ impl Ps {
             output::json(&result);
             return Ok(ExitCode::SUCCESS);
         }
-        let mut rows = vec![["EXECUTION", "TASK", "SESSION", "STATE", "PID", "PENDING", "STARTED", "COMMAND"].map(String::from).to_vec()];
+        let mut rows =
+            vec![["EXECUTION", "TASK", "SESSION", "STATE", "PID", "PENDING", "ODD", "STARTED", "COMMAND"].map(String::from).to_vec()];
         rows.extend(result.executions.iter().map(row));
         output::table(&rows);
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// What the witness has found, in short.
+fn odd(w: Witness) -> String {
+    let counts = [(w.unasked, "unasked"), (w.ran_before_answer, "early"), (w.never_ran, "never ran"), (w.unlisted, "unlisted")];
+    let found: Vec<String> = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    if found.is_empty() { "-".into() } else { found.join(", ") }
 }
 
 fn row(e: &ExecutionInfo) -> Vec<String> {
@@ -52,6 +61,7 @@ fn row(e: &ExecutionInfo) -> Vec<String> {
         state,
         e.pid.map_or_else(|| "-".into(), |pid| pid.to_string()),
         e.pending.to_string(),
+        odd(e.witness),
         e.started_at.clone(),
         terminal(&e.command).chars().take(60).collect(),
     ]

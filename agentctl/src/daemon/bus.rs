@@ -90,20 +90,21 @@ impl Bus {
         state.subscribers.retain(|s| s.connection != connection);
     }
 
-    /// Tells an event of a session to its subscribers, before it returns where they read.
-    pub fn publish(&self, key: &SessionKey, task_id: &str, topic: Topic, mut event: Event) {
+    /// Tells an event of a session to its subscribers, before it returns where they read; whether there are any.
+    pub fn publish(&self, key: &SessionKey, task_id: &str, topic: Topic, mut event: Event) -> bool {
         let mut state = self.state.lock();
         state.flush();
         state.seq += 1;
         let seq = state.seq;
         let mut wanting = state.subscribers.iter().filter(|s| s.wants(key, task_id, topic)).peekable();
         if wanting.peek().is_none() {
-            return;
+            return false;
         }
         event.seq = seq;
         event.topic = Some(topic);
         let line = event_line(&event);
         wanting.for_each(|s| s.peer.events(seq, 1, line.clone()));
+        true
     }
 
     /// Whether somebody wants events of this topic.

@@ -1,6 +1,6 @@
-//! `audit/list`.
+//! `audit/*`.
 
-use super::Raw;
+use super::{Finding, Raw, Witness};
 use crate::domain::{ActorKind, ClaimResult, End, Source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -129,4 +129,43 @@ pub struct FailedAttempt {
     pub source: Source,
     /// When.
     pub at: String,
+}
+
+/// Params of `audit/witness`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditWitnessParams {
+    /// Only of this task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// Only of this session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// At most this many executions, 1 to 1000; 100 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// Result of `audit/witness`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AuditWitnessResult {
+    /// Executions of which there is something to tell, newest first.
+    pub executions: Vec<WitnessRecord>,
+}
+
+/// What the witness of one execution counted and found.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct WitnessRecord {
+    /// The execution.
+    pub execution_id: String,
+    /// Its task.
+    pub task_id: String,
+    /// Its session.
+    pub session_id: String,
+    /// When it was started.
+    pub started_at: String,
+    /// The counts.
+    pub witness: Witness,
+    /// The first findings.
+    pub findings: Vec<Finding>,
 }

@@ -1,6 +1,6 @@
 //! `event/subscribe` and the events.
 
-use super::{Exit, Permission, Raw, State};
+use super::{Exit, Finding, Permission, Raw, State};
 use crate::domain::{ActorKind, Source};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Topic {
     /// `requested`, `resolving`, `resolved`, `cancelled`, `withdrawn`, `replaced`, `expired`, and `pending` when an answer was taken back.
     Permission,
-    /// `state`, and `reported` for what the agent sent that can't be used.
+    /// `state`, `reported` for what the agent sent that can't be used, and `witness` for a tool that ran without its answer.
     Execution,
     /// `turn_started`, `turn_ended`.
     Session,
@@ -97,6 +97,9 @@ pub struct Event {
     /// `event_gap`: how many events were dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
+    /// `witness`: what was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<Finding>,
     /// Topic `update`: the agent's frame as it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame: Option<Raw>,

@@ -201,6 +201,62 @@ pub struct ExecutionInfo {
     pub pending: usize,
     /// What it sent and what became of it.
     pub counters: Counters,
+    /// What the wire tells about tools that ran.
+    pub witness: Witness,
+}
+
+/// What the wire tells about tools that ran after they were asked for, before, or without. Tools that an agent does not report
+/// are invisible, and a tool's kind is the agent's claim.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Witness {
+    /// Tools that ran after their approval.
+    pub waited: u64,
+    /// Tools that completed while their prompt waited for an answer.
+    pub ran_before_answer: u64,
+    /// Approved tools that had not run when their turn ended.
+    pub never_ran: u64,
+    /// Tools that edit or execute and completed without any prompt.
+    pub unasked: u64,
+    /// Prompts that nobody has listed or been told of for a minute.
+    pub unlisted: u64,
+}
+
+/// Something that the witness has found.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct Finding {
+    /// When.
+    pub at: String,
+    /// What.
+    pub oddity: Oddity,
+    /// The agent's own session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acp_session_id: Option<String>,
+    /// The agent's id of the tool call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// Our id of the request, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The tool call's title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Its kind: the agent's claim.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+/// What the witness can find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Oddity {
+    /// A tool completed while its prompt waited for an answer.
+    RanBeforeAnswer,
+    /// An approved tool had not run when its turn ended.
+    NeverRan,
+    /// A tool that edits or executes completed without any prompt.
+    Unasked,
+    /// Nobody has listed a prompt, or been told of it, for a minute.
+    Unlisted,
 }
 
 /// Counts of what an agent sent.

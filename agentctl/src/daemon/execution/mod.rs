@@ -13,6 +13,7 @@ mod stop;
 mod task;
 mod tools;
 mod turns;
+mod witness;
 
 use std::sync::Arc;
 
@@ -27,8 +28,8 @@ use crate::audit::ClaimError;
 use crate::domain::{Actor, SessionKey, timestamp_text};
 use crate::permission::Unanswered;
 use crate::wire::{
-    AgentDescription, CancelResult, Counters, ExecutionInfo, Exit, Failure, Permission, ResolveResult, StartResult, State, StderrResult,
-    StopResult,
+    self, AgentDescription, CancelResult, Counters, ExecutionInfo, Exit, Failure, Permission, ResolveResult, StartResult, State,
+    StderrResult, StopResult,
 };
 
 pub use task::{Launch, launch};
@@ -153,6 +154,7 @@ struct Status {
     reason: Option<String>,
     pending: usize,
     counters: Counters,
+    witness: wire::Witness,
     stop: Option<StopResult>,
     /// The end of its stderr, once it has ended.
     stderr: Option<StderrResult>,
@@ -187,6 +189,7 @@ impl Execution {
             reason: status.reason,
             pending: status.pending,
             counters: status.counters,
+            witness: status.witness,
         }
     }
 

@@ -66,9 +66,12 @@ impl Task {
         match raised {
             Ok(Raised { shown, replaced }) => {
                 self.count(|c| c.prompts += 1);
+                self.witness_asked(request_id, &prompt);
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
                 let event = self.event("requested", &shown);
-                self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
+                if self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event }) {
+                    self.witness.told(request_id);
+                }
                 self.hub.audit.request_seen(shown.row.clone());
             }
             Err(refused) => {
@@ -95,7 +98,8 @@ impl Task {
     }
 
     /// Every live request.
-    pub(super) fn list(&self) -> Vec<Permission> {
+    pub(super) fn list(&mut self) -> Vec<Permission> {
+        self.witness.listed();
         let status = |resolving| if resolving { PermissionStatus::Resolving } else { PermissionStatus::Pending };
         self.table.iter().map(|(_, resolving, request)| Permission { status: status(resolving), ..request.shown.clone() }).collect()
     }
@@ -190,6 +194,7 @@ impl Task {
                 ResolveError::Failed(Failure::because(Code::PermissionAuditFailed, text))
             }));
         });
+        self.witness.ended(delivery.request_id(), resolution.option_kind.0.get().starts_with("\"allow"));
         if let Some(ended) = ended {
             let event = self.event("resolved", &ended.shown);
             self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
@@ -280,6 +285,7 @@ impl Task {
 
     fn undeliverable(&mut self, delivery: &Delivery, result: ClaimResult, reason: &'static str) {
         let ended = self.table.undeliverable(delivery);
+        self.witness.ended(delivery.request_id(), false);
         self.claim_failed(delivery.claim_id(), result, Some(End::Expired), Some(reason));
         if let Some(ended) = ended {
             let event = self.event("expired", &ended.shown);
@@ -321,6 +327,7 @@ impl Task {
     /// answers again whose request is still there.
     fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
         for Ended { request_id, end, right, shown } in ended {
+            self.witness.ended(request_id, false);
             match (right, end) {
                 (Some(right), End::Withdrawn) => self.outbox.push_urgent(right.withdrawn(), None),
                 (Some(right), _) => self.outbox.push_urgent(right.cancelled(), None),

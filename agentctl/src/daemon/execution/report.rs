@@ -102,9 +102,9 @@ impl Task {
         self.tell(Topic::Execution, Event { event_type: "state".into(), state: Some(state), reason, ..Event::default() });
     }
 
-    /// Publishes an event of this execution.
-    pub(super) fn tell(&self, topic: Topic, event: Event) {
-        self.exec.tell(&self.hub, topic, event);
+    /// Publishes an event of this execution; whether anybody wanted it.
+    pub(super) fn tell(&self, topic: Topic, event: Event) -> bool {
+        self.exec.tell(&self.hub, topic, event)
     }
 
     /// Recent stderr, redacted.
@@ -121,8 +121,8 @@ impl Task {
 }
 
 impl super::Execution {
-    /// Publishes an event of this execution.
-    pub(super) fn tell(&self, hub: &crate::daemon::hub::Hub, topic: Topic, event: Event) {
+    /// Publishes an event of this execution; whether anybody wanted it.
+    pub(super) fn tell(&self, hub: &crate::daemon::hub::Hub, topic: Topic, event: Event) -> bool {
         let event = Event {
             at: Some(timestamp_text(Timestamp::now())),
             task_id: Some(self.task_id.clone()),
@@ -130,7 +130,7 @@ impl super::Execution {
             execution_id: Some(self.id.to_string()),
             ..event
         };
-        hub.bus.publish(&self.key, &self.task_id, topic, event);
+        hub.bus.publish(&self.key, &self.task_id, topic, event)
     }
 }
 

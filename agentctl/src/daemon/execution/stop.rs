@@ -129,6 +129,7 @@ impl Task {
     pub(super) async fn finish(mut self) {
         self.drain_stderr();
         self.expire_requests("execution_ended");
+        self.record_witness();
         self.end_claims();
         let by = self.stop.by();
         self.exec.status.lock().stderr = Some(self.stderr_report(ENDED_STDERR));

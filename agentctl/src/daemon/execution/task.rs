@@ -27,12 +27,13 @@ use super::request::Request;
 use super::stop::Stop;
 use super::tools::ToolCalls;
 use super::turns::RunningTurn;
+use super::witness::Observed;
 use super::{Command, Execution, Started, Status};
 use crate::daemon::hub::Hub;
 use crate::domain::SessionKey;
 use crate::limits::{self, UNREAD_BYTES};
 use crate::permission::{Delivery, Table};
-use crate::wire::{AgentDescription, Counters, State};
+use crate::wire::{AgentDescription, Counters, State, Witness};
 
 thread_local! {
     /// One buffer for all reads: an idle execution has none.
@@ -90,6 +91,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
             reason: None,
             pending: 0,
             counters: Counters::default(),
+            witness: Witness::default(),
             stop: None,
             stderr: None,
         }),
@@ -124,6 +126,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         asks: Asks::default(),
         turns: HashMap::new(),
         tools: ToolCalls::default(),
+        witness: Observed::default(),
         redactor,
         err: Stderr::default(),
         ready: Some(ready),
@@ -164,6 +167,7 @@ pub(super) struct Task {
     pub(super) asks: Asks,
     pub(super) turns: HashMap<String, RunningTurn>,
     pub(super) tools: ToolCalls,
+    pub(super) witness: Observed,
     pub(super) redactor: Redactor,
     pub(super) err: Stderr,
     pub(super) ready: Option<oneshot::Sender<Started>>,
@@ -347,10 +351,8 @@ impl Task {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), self.turns.values().filter_map(|t| t.deadline).min()]
-            .into_iter()
-            .flatten()
-            .min()
+        let turns = self.turns.values().filter_map(|turn| turn.deadline).min();
+        [self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), turns, self.witness.deadline()].into_iter().flatten().min()
     }
 
     fn timers(&mut self) {
@@ -358,6 +360,7 @@ impl Task {
         self.delivery_timers(now);
         self.ask_timers(now);
         self.turn_timers(now);
+        self.witness_timers(now);
         self.stop_timers(now);
     }
 }

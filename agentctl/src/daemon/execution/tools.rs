@@ -8,22 +8,32 @@ use serde_json::value::RawValue;
 
 use crate::limits::{TOOL_CALL_BYTES, TOOL_CALLS};
 
+/// What an update tells of a tool call.
+pub(super) struct Report {
+    pub(super) session: Option<String>,
+    pub(super) id: String,
+    pub(super) kind: Option<String>,
+    pub(super) status: Option<String>,
+}
+
 /// The latest tool calls of an execution, by acp session and tool call id.
 #[derive(Debug, Default)]
 pub(super) struct ToolCalls(VecDeque<(Option<String>, ToolCall)>);
 
 impl ToolCalls {
-    /// Takes in the params of a `session/update`. What is too large, ambiguous or no tool call is left out.
-    pub(super) fn update(&mut self, params: Option<&RawValue>) {
-        let Some(params) = params.filter(|raw| raw.get().len() <= TOOL_CALL_BYTES).and_then(|raw| Members::read(raw).ok()) else { return };
-        let Some(update) = params.get("update").filter(|_| params.duplicate().is_none()) else { return };
+    /// Takes in the params of a `session/update`, and returns whose tool call it tells of. What is too large, ambiguous or
+    /// no tool call is left out.
+    pub(super) fn update(&mut self, params: Option<&RawValue>) -> Option<Report> {
+        let params = params.filter(|raw| raw.get().len() <= TOOL_CALL_BYTES).and_then(|raw| Members::read(raw).ok())?;
+        let update = params.get("update").filter(|_| params.duplicate().is_none())?;
         let kind = Members::read(update).ok().and_then(|update| update.string("sessionUpdate"));
         if !matches!(kind.as_deref(), Some("tool_call" | "tool_call_update")) {
-            return;
+            return None;
         }
         let session = params.string("sessionId");
-        let Ok(mut call) = ToolCall::read(update) else { return };
+        let mut call = ToolCall::read(update).ok()?;
         call.meta = None;
+        let report = Report { session: session.clone(), id: call.id.clone()?, kind: call.kind.clone(), status: call.status.clone() };
         match self.0.iter_mut().find(|(s, known)| *s == session && known.id == call.id) {
             Some((_, known)) => known.merge(call),
             None => {
@@ -33,6 +43,7 @@ impl ToolCalls {
                 self.0.push_back((session, call));
             }
         }
+        Some(report)
     }
 
     /// What was told of a tool call.

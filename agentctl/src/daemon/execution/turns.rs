@@ -18,9 +18,15 @@ pub(super) struct RunningTurn {
     pub(super) deadline: Option<Instant>,
     /// It has not.
     overdue: bool,
+    cancelled: bool,
 }
 
 impl RunningTurn {
+    /// Whether it was cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled
+    }
+
     /// Tells its caller that no answer will come.
     pub(super) fn fail(self, failure: Failure) {
         let _ = self.reply.send(Err(failure));
@@ -39,7 +45,7 @@ impl Task {
         }
         let id = self.asks.prompt(&acp_session_id);
         self.outbox.push_bulk(message::session_prompt(&id, &acp_session_id, prompt));
-        self.turns.insert(acp_session_id.clone(), RunningTurn { reply, deadline: None, overdue: false });
+        self.turns.insert(acp_session_id.clone(), RunningTurn { reply, deadline: None, overdue: false, cancelled: false });
         self.tell(Topic::Session, Event { event_type: "turn_started".into(), acp_session_id: Some(acp_session_id), ..Event::default() });
         self.flush();
     }
@@ -58,6 +64,7 @@ impl Task {
         let turn = self.turns.get_mut(&acp_session_id);
         let turn_running = turn.is_some();
         if let Some(turn) = turn {
+            turn.cancelled = true;
             turn.deadline.get_or_insert(Instant::now() + CANCEL_WAIT);
         }
         self.flush();
@@ -67,6 +74,7 @@ impl Task {
     /// The agent answered `session/prompt`.
     pub(super) fn turn_answered(&mut self, acp_session_id: &str, outcome: Result<&RawValue, &RawValue>) {
         self.end_requests("turn_ended", |table| table.end_turn(acp_session_id));
+        self.witness_turn_ended(acp_session_id);
         self.flush();
         let result = match outcome.map(|result| message::member(result, "stopReason")) {
             Ok(Some(reason)) => Ok(self.redactor.text(&reason).text),

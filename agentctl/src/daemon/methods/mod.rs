@@ -1,6 +1,7 @@
 //! The methods of the control socket, one file each, named as on the wire.
 
 mod audit_list;
+mod audit_witness;
 mod control;
 mod event_subscribe;
 mod execution_list;
@@ -90,13 +91,14 @@ methods! {
     permission_resolve::Resolve,
     permission_cancel::Cancel,
     audit_list::List,
+    audit_witness::Witness,
     event_subscribe::Subscribe,
 }
 
 /// Whether a method only reads, and its answer can be large: such calls of one connection are carried out one after the
 /// other, each once the client has read what came before.
 pub fn has_large_answer(method: &str) -> bool {
-    [permission_list::List::NAME, audit_list::List::NAME, execution_list::List::NAME].contains(&method)
+    [permission_list::List::NAME, audit_list::List::NAME, audit_witness::Witness::NAME, execution_list::List::NAME].contains(&method)
 }
 
 async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {

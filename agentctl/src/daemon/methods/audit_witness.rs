@@ -1,0 +1,46 @@
+//! `audit/witness`.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::Method;
+use crate::audit::{PageSize, WitnessQuery, Witnessed};
+use crate::code::Code;
+use crate::daemon::server::Connection;
+use crate::wire::{AuditWitnessParams, AuditWitnessResult, Failure, WitnessRecord};
+
+pub(super) struct Witness;
+
+impl Method for Witness {
+    const NAME: &'static str = "audit/witness";
+    const ABOUT: &'static str = "Lists what the witness counted and found, newest execution first: tools that ran after they were \
+        asked for, before, or without. Tools that an agent does not report are invisible.";
+    type Params = AuditWitnessParams;
+    type Result = AuditWitnessResult;
+
+    async fn call(connection: &Arc<Connection>, params: AuditWitnessParams) -> Result<AuditWitnessResult, Failure> {
+        let owner = connection.actor.user_id.clone();
+        connection.hub.authorise_scope(&owner, params.task_id.as_deref(), params.session_id.as_deref())?;
+        let limit = params.limit.map_or(Some(PageSize::default()), |n| PageSize::new(n.into()));
+        let limit = limit.ok_or_else(|| Failure::params("limit must be 1 to 1000"))?;
+        let query = WitnessQuery { owner, task_id: params.task_id, session_id: params.session_id, limit };
+        let (found, answer) = oneshot::channel();
+        connection.hub.audit.witnessed(query, move |list| drop(found.send(list)));
+        let list = answer.await.map_err(|_| Failure::of(Code::Internal))?;
+        let list = list.map_err(|error| Failure::because(Code::PermissionAuditFailed, format!("The audit can't be read: {error}")))?;
+        Ok(AuditWitnessResult { executions: list.into_iter().filter_map(record).collect() })
+    }
+}
+
+/// A stored row as it is shown; what is none of ours is left out.
+fn record(row: Witnessed) -> Option<WitnessRecord> {
+    Some(WitnessRecord {
+        execution_id: row.execution_id,
+        task_id: row.task_id,
+        session_id: row.session_id,
+        started_at: row.started_at,
+        witness: serde_json::from_str(&row.counts).ok()?,
+        findings: serde_json::from_str(&row.findings).ok()?,
+    })
+}

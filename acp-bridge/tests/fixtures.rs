@@ -49,10 +49,14 @@ fn committed() -> Vec<Fixture> {
 }
 
 fn expected_end(fixture: &Fixture) -> fixture::End {
-    let killed = |kind: &EntryKind| matches!(kind, EntryKind::Event(Event::Killed { .. }));
-    let killed = fixture.entries.iter().any(|entry| killed(&entry.kind));
-    match fixture.entries.last().map(|entry| &entry.kind) {
-        Some(EntryKind::Event(Event::Exited(status))) if !killed => fixture::End::Exits(*status),
+    let killed = fixture.entries.iter().find_map(|entry| match entry.kind {
+        EntryKind::Event(Event::Killed { signal, .. }) => Some(signal),
+        _ => None,
+    });
+    match (fixture.entries.last().map(|entry| &entry.kind), killed) {
+        (Some(EntryKind::Event(Event::Exited(status))), None) => fixture::End::Exits(*status),
+        // It handled the signal.
+        (Some(EntryKind::Event(Event::Exited(ExitStatus::Code(code)))), Some(signal)) => fixture::End::ExitsOn { signal, code: *code },
         _ => fixture::End::Stays,
     }
 }
@@ -64,7 +68,9 @@ fn every_fixture_is_complete_and_says_who_made_it() {
         assert!(!fixture.header.agent.name.is_empty() && !fixture.header.agent.version.is_empty());
         let file = fixture.path.file_stem().unwrap().to_str().unwrap();
         let folder = fixture.path.parent().unwrap().file_name().unwrap().to_str().unwrap();
-        assert_eq!(fixture.header.name, format!("{folder}-{file}"));
+        // What agentctl records is named as its file.
+        let name = if folder == "recorded" { file.to_owned() } else { format!("{folder}-{file}") };
+        assert_eq!(fixture.header.name, name);
     }
 }
 

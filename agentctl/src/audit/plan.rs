@@ -66,7 +66,7 @@ fn request(op: &Op) -> Option<Uuid> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::op::{Reply, Row};
+    use crate::audit::op::{List, Reply, Row};
     use crate::audit::tests::{claim_of, finish_of, row};
     use crate::audit::types::Query;
     use std::sync::Arc;
@@ -83,7 +83,7 @@ mod tests {
         Op::Change(Change::Row(Row::Seen(Arc::clone(&row(n)))))
     }
     fn read() -> Op {
-        Op::Read(Read::List(Query::default(), Reply::new(|_| ())))
+        Op::Read(Read::List(List::Records(Query::default(), Reply::new(|_| ()))))
     }
     fn sizes(turn: &Turn, pending: &VecDeque<Op>) -> (usize, usize, usize, usize) {
         (turn.changes.len(), turn.claims.len(), turn.reads.len(), pending.len())

@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
+    "doctor",
     "serve",
     "run",
     "agents",

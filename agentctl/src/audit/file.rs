@@ -42,6 +42,33 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
     Ok((path, conn))
 }
 
+/// Looks at the database in `dir` without changing it, also while a daemon has it; `None` if there is none.
+///
+/// # Errors
+/// What [`open`] would say, or a damaged file.
+pub fn inspect(dir: &Path) -> Result<Option<String>, OpenError> {
+    let path = dir.join("audit.db");
+    if !path.exists() {
+        return Ok(None);
+    }
+    let look = || {
+        let conn = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NOFOLLOW)?;
+        conn.busy_timeout(BUSY)?;
+        let kind = recognise(&conn)?;
+        let verdict: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        let requests: i64 =
+            if matches!(kind, Kind::Ours(_)) { conn.query_row("SELECT count(*) FROM requests", [], |row| row.get(0))? } else { 0 };
+        Ok((kind, verdict, requests))
+    };
+    match look().map_err(|source| explain(&path, source))? {
+        (Kind::Foreign, ..) => Err(OpenError::Foreign { path }),
+        (Kind::Ours(found), ..) if found > SCHEMA_VERSION => Err(OpenError::Newer { path, found, known: SCHEMA_VERSION }),
+        (_, verdict, _) if verdict != "ok" => Err(OpenError::Corrupt { path, detail: verdict }),
+        (Kind::Empty, ..) => Ok(Some("it is empty".to_owned())),
+        (Kind::Ours(version), _, requests) => Ok(Some(format!("schema {version}, {requests} request(s)"))),
+    }
+}
+
 /// Opens the same file again after an error, and checks it before anything is written.
 pub(super) fn reopen(path: &Path) -> Result<Connection, rusqlite::Error> {
     let conn = connect(path)?;

@@ -46,7 +46,7 @@ mod tests;
 
 pub use counters::Counters;
 pub use error::{AuditError, ClaimError, OpenError};
-pub use file::SCHEMA_VERSION;
+pub use file::{SCHEMA_VERSION, inspect};
 pub use limits::{ATTEMPT_TEXT_BYTES, Limits};
 pub use recover::DAEMON_RESTARTED;
 pub use types::{

@@ -5,6 +5,7 @@ mod audit;
 mod cancel;
 mod completions;
 mod describe;
+mod doctor;
 mod events;
 mod man;
 mod output;
@@ -123,6 +124,8 @@ enum Command {
     Replay(replay::Replay),
     /// Stop all agents, then the daemon
     Shutdown(shutdown::Shutdown),
+    /// Check the set-up, or how an agent behaves when it asks
+    Doctor(doctor::Doctor),
     /// Print the completions of a shell
     Completions(completions::Completions),
     /// Write the man pages into a folder
@@ -160,6 +163,7 @@ pub fn main() -> ExitCode {
         Command::Serve(command) => command.run(&global),
         Command::Run(command) => command.run(&global),
         Command::Agents(command) => command.run(&global),
+        Command::Doctor(command) => command.run(&global),
         Command::Completions(command) => command.run(&global),
         Command::Man(command) => command.run(&global),
         Command::Ps(command) => command.run(&global),

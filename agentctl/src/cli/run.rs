@@ -1,5 +1,6 @@
 //! `agentctl run`.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -122,14 +123,7 @@ impl Run {
         let here = std::env::current_dir().context("cannot tell the working folder")?;
         let cwd = self.cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
         let cwd = cwd.canonicalize().unwrap_or(cwd);
-        let mut env = std::collections::BTreeMap::new();
-        for (name, value) in std::env::vars_os() {
-            match (name.into_string(), value.into_string()) {
-                (Ok(name), Ok(value)) => drop(env.insert(name, value)),
-                (Ok(name), Err(_)) => output::note(&format!("{name} is not passed on: its value is not UTF-8")),
-                (Err(_), _) => {}
-            }
-        }
+        let mut env = own_environment();
         env.extend(agent.env.clone());
         let task_id =
             self.task.clone().unwrap_or_else(|| cwd.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned()));
@@ -148,6 +142,19 @@ impl Run {
             owner: None,
         })
     }
+}
+
+/// Our own environment, for an agent.
+pub(super) fn own_environment() -> BTreeMap<String, String> {
+    let mut env = BTreeMap::new();
+    for (name, value) in std::env::vars_os() {
+        match (name.into_string(), value.into_string()) {
+            (Ok(name), Ok(value)) => drop(env.insert(name, value)),
+            (Ok(name), Err(_)) => output::note(&format!("{name} is not passed on: its value is not UTF-8")),
+            (Err(_), _) => {}
+        }
+    }
+    env
 }
 
 fn print(global: &Global, started: &StartResult) {

@@ -10,10 +10,10 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::value::RawValue;
 
-use super::daemon::PrivateDaemon;
 use super::plan::{Asked, Outcome, Plan, Step};
 use crate::client::{Client, ClientError, Incoming};
 use crate::domain::{ClaimResult, End};
+use crate::private_daemon::PrivateDaemon;
 use crate::wire::{
     AuditListParams, AuditListResult, CancelParams, CancelResult, Event, ExecutionInfo, ExecutionParams, Exit, Failure, Permission,
     PermissionCancelParams, PermissionCancelResult, PermissionListParams, PermissionListResult, PromptParams, PromptResult, Raw,

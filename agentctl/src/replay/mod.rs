@@ -1,7 +1,6 @@
 //! The check of recorded sessions: each is played as an agent under a private daemon, driven through the real
 //! control socket, and must end as recorded.
 
-mod daemon;
 mod drive;
 mod plan;
 
@@ -12,7 +11,7 @@ use acp_bridge::fixture::{Fixture, files};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use daemon::PrivateDaemon;
+use crate::private_daemon::PrivateDaemon;
 use plan::Plan;
 
 /// How many recordings are played side by side: they mostly wait.

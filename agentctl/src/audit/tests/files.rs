@@ -24,10 +24,10 @@ fn nobody_else_can_read_it() {
 #[test]
 fn a_newer_one_is_refused_and_left_alone() {
     let bench = Bench::new();
-    bench.sql("PRAGMA user_version=2");
+    bench.sql("PRAGMA user_version=3");
     bench.close();
     let error = open(&bench.dir).unwrap_err();
-    assert!(matches!(error, OpenError::Newer { found: 2, known: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::Newer { found: 3, known: 2, .. }), "{error}");
     assert!(error.to_string().contains("audit.db"));
 }
 

@@ -1,4 +1,4 @@
-//! A daemon of our own with a fresh state.
+//! A daemon of our own with a fresh state, for `replay` and `doctor`.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,14 +13,14 @@ use crate::client::{Client, ClientError};
 const WAIT: Duration = Duration::from_secs(20);
 
 /// Ends with this value, killed if it must be.
-pub(super) struct PrivateDaemon {
+pub(crate) struct PrivateDaemon {
     folder: TempDir,
     process: Child,
 }
 
 impl PrivateDaemon {
-    pub(super) fn start() -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("agentctl-replay-").tempdir().context("cannot make a temporary folder")?;
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("agentctl-private-").tempdir().context("cannot make a temporary folder")?;
         let log = std::fs::File::create(folder.path().join("daemon.log")).context("cannot write into the temporary folder")?;
         let process = Command::new(std::env::current_exe().context("cannot find our own binary")?)
             .args(["serve", "--socket"])
@@ -41,12 +41,12 @@ impl PrivateDaemon {
         Ok(daemon)
     }
 
-    pub(super) fn connect(&self) -> Result<Client, ClientError> {
+    pub(crate) fn connect(&self) -> Result<Client, ClientError> {
         Client::connect(&self.folder.path().join("run/control.sock"))
     }
 
     /// Ends it as an operator would.
-    pub(super) fn end(mut self) -> anyhow::Result<()> {
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
         kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGTERM).context("the private daemon is gone")?;
         let status = self.process.wait().context("cannot wait for the private daemon")?;
         anyhow::ensure!(status.success(), "the private daemon ended with {status}: {}", self.log());

@@ -9,6 +9,7 @@ const SMOKE: &str = include_str!("smoke.rs");
 const PROMPTS: &str = include_str!("prompts.rs");
 const ENDS: &str = include_str!("ends.rs");
 const START: &str = include_str!("start.rs");
+const TOKEN: &str = include_str!("token.rs");
 const HERE: &str = include_str!("codes.rs");
 
 /// A code, the file and the test that provokes it.
@@ -21,6 +22,8 @@ const PROVOKED: &[(&str, &str, &str)] = &[
     ("permission_option_not_offered", PROMPTS, "option_ids_match_byte_for_byte"),
     ("permission_audit_failed", HERE, "a_claim_that_cannot_be_recorded_sends_nothing"),
     ("permission_delivery_failed", ENDS, "an_agent_that_does_not_read_holds_up_nobody_and_a_cancel_beats_its_undelivered_answer"),
+    ("token_not_valid", TOKEN, "a_revoked_or_expired_token_has_no_rights_any_more"),
+    ("operator_only", TOKEN, "a_token_lists_answers_and_reviews_what_is_its_owners"),
     ("execution_not_found", HERE, "an_execution_that_is_not_there_or_not_ours"),
     ("no_live_execution", HERE, "a_session_whose_agent_has_ended"),
     ("session_busy", START, "a_busy_session_is_not_started_twice_but_can_be_replaced"),

@@ -21,6 +21,8 @@ mod shutdown;
 mod start_daemon;
 mod stderr;
 mod stop;
+mod token;
+mod token_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -121,6 +123,9 @@ enum Command {
     Stderr(stderr::Stderr),
     /// Check recorded sessions against a daemon of their own, or play one as an agent
     Replay(replay::Replay),
+    /// Let other owners in: make, list and revoke their tokens
+    #[command(subcommand)]
+    Token(token::Token),
     /// Stop all agents, then the daemon
     Shutdown(shutdown::Shutdown),
     /// Print the completions of a shell
@@ -172,6 +177,7 @@ pub fn main() -> ExitCode {
         Command::Events(command) => command.run(&global),
         Command::Stderr(command) => command.run(&global),
         Command::Replay(command) => command.run(&global),
+        Command::Token(command) => command.run(&global),
         Command::Shutdown(command) => command.run(&global),
         Command::Describe(command) => command.run(&global),
     };

@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::bus::Bus;
 use super::execution::Execution;
+use super::token::Tokens;
 use crate::audit::Audit;
 use crate::code::Code;
 use crate::domain::SessionKey;
@@ -37,6 +38,8 @@ pub struct Hub {
     pub settings: Settings,
     /// The durable record.
     pub audit: Audit,
+    /// Personal access tokens.
+    pub tokens: Arc<Tokens>,
     /// Events.
     pub bus: Bus,
     /// Starts processes.
@@ -97,6 +100,8 @@ pub struct Parts {
     pub settings: Settings,
     /// See [`Hub::audit`].
     pub audit: Audit,
+    /// See [`Hub::tokens`].
+    pub tokens: Tokens,
     /// See [`Hub::spawner`].
     pub spawner: Spawner,
     /// See [`Hub::environment`].
@@ -114,6 +119,7 @@ impl Hub {
         Arc::new(Self {
             settings: parts.settings,
             audit: parts.audit,
+            tokens: Arc::new(parts.tokens),
             bus: Bus::default(),
             spawner: parts.spawner,
             environment: parts.environment,

@@ -6,8 +6,10 @@ mod hub;
 mod lock;
 mod methods;
 mod peer;
+mod principal;
 mod serve;
 mod server;
+mod token;
 
 pub use hub::{Settings, is_ours};
 pub use methods::schema;

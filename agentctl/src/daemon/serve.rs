@@ -15,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::hub::{Hub, Parts, Settings, agent_environment};
 use super::lock::Lock;
 use super::server;
+use super::token::Tokens;
 use crate::audit::{self, Audit};
 use crate::paths;
 
@@ -65,6 +66,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let hub = Hub::new(Parts {
         settings: options.settings,
         audit: audit.clone(),
+        tokens: Tokens::open(&options.state_dir)?,
         spawner,
         environment: agent_environment(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))),
         user_id: nix::unistd::getuid().to_string(),

@@ -1,7 +1,7 @@
 //! Connections of the control socket: lines in, calls carried out side by side, answers as they finish.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use acp_bridge::frame::{Line, LineReader};
@@ -11,16 +11,18 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::bus::Subscriber;
 use super::hub::Hub;
 use super::methods;
 use super::peer::Peer;
+use super::principal::Principal;
 use crate::code::Code;
-use crate::domain::{Actor, ActorKind, Source};
+use crate::domain::{Actor, Source};
 use crate::limits::{CONNECTION_REQUESTS, CONNECTIONS, CONTROL_LINE};
-use crate::wire::{self, Call, Failure, Incoming, response_line};
+use crate::wire::{self, Access, Call, Failure, Incoming, response_line};
 
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
@@ -31,8 +33,9 @@ pub struct Connection {
     pub hub: Arc<Hub>,
     /// Its number.
     pub id: u64,
-    /// Who it is and through which surface it came; set here, never read from the wire.
-    pub actor: Actor,
+    /// Through which surface it came; set here, never read from the wire.
+    source: Source,
+    principal: OnceLock<Principal>,
     /// Where answers and events go.
     pub peer: Arc<Peer>,
     /// Whether a call was seen: `control/hello` is only served as the first.
@@ -42,6 +45,8 @@ pub struct Connection {
     /// A subscription that begins right after its answer.
     pub subscribing: Mutex<Option<Subscriber>>,
     bound: Mutex<Bound>,
+    /// Cancelled when the client is gone.
+    pub gone: CancellationToken,
 }
 
 /// Executions that end with a connection.
@@ -52,6 +57,25 @@ struct Bound {
 }
 
 impl Connection {
+    /// As whom it calls: as the operator, unless its first call said otherwise.
+    pub fn principal(&self) -> &Principal {
+        self.principal.get_or_init(|| Principal::operator(&self.hub.user_id, self.source))
+    }
+
+    /// Who is recorded to have called.
+    pub fn actor(&self) -> &Actor {
+        &self.principal().actor
+    }
+
+    /// Makes it call by a token from now on. If that fails it has no rights at all.
+    ///
+    /// # Errors
+    /// `token_not_valid`.
+    pub fn authenticate(&self, secret: &str) -> Result<(), Failure> {
+        let principal = self.principal.get_or_init(|| Principal::of_token(&self.hub.tokens, secret, self.source));
+        principal.may(Access::Owner, &self.hub.tokens)
+    }
+
     /// Whether the client is gone.
     pub fn is_closed(&self) -> bool {
         self.bound.lock().closed
@@ -106,7 +130,8 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
         return;
     }
     let connection = Arc::new(Connection {
-        actor: Actor { user_id: hub.user_id.clone(), kind: ActorKind::Synthetic, source: Source::ControlSocket },
+        source: Source::ControlSocket,
+        principal: OnceLock::new(),
         id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
         hub,
         peer: peer.clone(),
@@ -114,6 +139,7 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
         large: tokio::sync::Mutex::default(),
         subscribing: Mutex::default(),
         bound: Mutex::default(),
+        gone: CancellationToken::new(),
     });
     let writer = tokio::spawn({
         let peer = peer.clone();
@@ -129,6 +155,7 @@ fn close(connection: &Connection) {
     let hub = &connection.hub;
     hub.bus.unsubscribe(connection.id);
     connection.peer.close();
+    connection.gone.cancel();
     let bound = {
         let mut bound = connection.bound.lock();
         bound.closed = true;
@@ -183,6 +210,11 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                 Incoming::Wrong(failure) => peer.answer(response_line(None, &Err(failure))),
                 Incoming::Call(call) => {
                     let Ok(slot) = slots.clone().acquire_owned().await else { return slots };
+                    if methods::is_hello(&call.method) {
+                        // Nothing that follows it is carried out as somebody else.
+                        carry_out(connection, call).await;
+                        continue;
+                    }
                     let connection = connection.clone();
                     // Not tied to the connection: a client that goes away does not undo its call.
                     tokio::spawn(async move {

@@ -18,12 +18,13 @@ use crate::daemon::execution::{Launch, launch};
 use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
 use crate::daemon::server::Connection;
 use crate::domain::SessionKey;
-use crate::wire::{Failure, StartParams, StartResult, Topic};
+use crate::wire::{Access, Failure, StartParams, StartResult, Topic};
 
 pub(super) struct Start;
 
 impl Method for Start {
     const NAME: &'static str = "execution/start";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Starts an agent for a session, initializes it and opens an ACP session; answers when it is ready.";
     type Params = StartParams;
     type Result = StartResult;
@@ -45,13 +46,14 @@ impl Method for Start {
 
 /// Subscribes the connection to all that passes between us and the agent.
 fn record(connection: &Connection, key: &SessionKey) -> Result<(), Failure> {
-    if key.owner != connection.actor.user_id {
+    if key.owner != connection.actor().user_id {
         return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
     }
     connection.hub.bus.subscribe(Subscriber {
         peer: connection.peer.clone(),
         connection: connection.id,
         owner: key.owner.clone(),
+        grant: None,
         topics: [Topic::Frame].into_iter().collect(),
         task_id: None,
         session_id: Some(key.session_id.clone()),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use acp_bridge::process::Spawner;
@@ -54,6 +54,8 @@ pub struct Hub {
     pub connections: AtomicUsize,
     /// Calls that are being carried out.
     pub calls: AtomicUsize,
+    /// Connections that were refused because they came from inside an agent.
+    pub refused_visitors: AtomicU64,
     /// Asked to end: nothing new is started.
     pub shutdown: tokio_util::sync::CancellationToken,
     sessions: DashMap<SessionKey, Session>,
@@ -127,6 +129,7 @@ impl Hub {
             started_at: Timestamp::now(),
             connections: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
+            refused_visitors: AtomicU64::new(0),
             shutdown: tokio_util::sync::CancellationToken::new(),
             sessions,
             executions: DashMap::new(),

@@ -10,6 +10,7 @@ mod principal;
 mod serve;
 mod server;
 mod token;
+mod visitor;
 
 pub use hub::{Settings, is_ours};
 pub use methods::schema;

@@ -19,6 +19,7 @@ use super::hub::Hub;
 use super::methods;
 use super::peer::Peer;
 use super::principal::Principal;
+use super::visitor::Visitor;
 use crate::code::Code;
 use crate::domain::{Actor, Source};
 use crate::limits::{CONNECTION_REQUESTS, CONNECTIONS, CONTROL_LINE};
@@ -36,6 +37,8 @@ pub struct Connection {
     /// Through which surface it came; set here, never read from the wire.
     source: Source,
     principal: OnceLock<Principal>,
+    /// Which process it is, and where that runs.
+    pub visitor: Visitor,
     /// Where answers and events go.
     pub peer: Arc<Peer>,
     /// Whether a call was seen: `control/hello` is only served as the first.
@@ -117,6 +120,7 @@ pub async fn drain(hub: &Hub, at_most: Duration) {
 
 async fn connection(hub: Arc<Hub>, stream: UnixStream) {
     let peer_uid = stream.peer_cred().map(|credentials| credentials.uid());
+    let visitor = Visitor::of(&stream);
     let Ok(peer) = Peer::new(stream).await else { return };
     let peer = Arc::new(peer);
     if peer_uid.as_ref().ok() != Some(&getuid().as_raw()) {
@@ -132,6 +136,7 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
     let connection = Arc::new(Connection {
         source: Source::ControlSocket,
         principal: OnceLock::new(),
+        visitor,
         id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
         hub,
         peer: peer.clone(),

@@ -17,6 +17,7 @@ use crate::daemon::bus::Subscriber;
 use crate::daemon::execution::{Launch, launch};
 use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
 use crate::daemon::server::Connection;
+use crate::daemon::visitor::MARK;
 use crate::domain::SessionKey;
 use crate::wire::{Access, Failure, StartParams, StartResult, Topic};
 
@@ -102,7 +103,7 @@ async fn start(
 ) -> Result<oneshot::Receiver<Result<StartResult, Failure>>, Failure> {
     let hub = &connection.hub;
     let id = reservation.execution_id;
-    let mark = format!("AGENTCTL_EXECUTION_ID={id}");
+    let mark = format!("{MARK}={id}");
     let env = environment(hub, params, id);
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
@@ -146,7 +147,7 @@ fn environment(hub: &Hub, params: &StartParams, id: Uuid) -> BTreeMap<String, St
     for name in &params.strip_env {
         env.remove(name);
     }
-    env.insert("AGENTCTL_EXECUTION_ID".into(), id.to_string());
+    env.insert(MARK.into(), id.to_string());
     env
 }
 

@@ -50,6 +50,9 @@ trait Method {
 
     fn call(connection: &Arc<Connection>, params: Self::Params) -> impl Future<Output = Result<Self::Result, Failure>> + Send;
 
+    /// Records a call that was refused because of where its caller runs.
+    fn refused(_connection: &Arc<Connection>, _params: Self::Params, _failure: &Failure) {}
+
     /// What is to be done right after the answer.
     fn after(_connection: &Arc<Connection>, _result: &Self::Result) -> Option<After> {
         None
@@ -113,7 +116,13 @@ pub fn is_hello(method: &str) -> bool {
 }
 
 async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {
-    if M::NAME != control::Hello::NAME {
+    if M::ACCESS != Access::Anyone {
+        if let Err(failure) = connection.visitor.admit(&connection.hub).await {
+            if let Ok(params) = read_params::<M::Params>(params) {
+                M::refused(connection, params, &failure);
+            }
+            return Err(failure);
+        }
         connection.principal().may(M::ACCESS, &connection.hub.tokens)?;
     }
     let params = read_params::<M::Params>(params).inspect_err(|_| {

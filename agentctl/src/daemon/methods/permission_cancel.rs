@@ -22,6 +22,13 @@ impl Method for Cancel {
     type Params = PermissionCancelParams;
     type Result = PermissionCancelResult;
 
+    fn refused(connection: &Arc<Connection>, params: PermissionCancelParams, failure: &Failure) {
+        let key = connection.hub.authorise(&connection.actor().user_id, &params.task_id, &params.session_id);
+        if let (Ok(key), Some(request_id)) = (key, request_id(&params.request_id)) {
+            record(connection, key, request_id, params.pending_id, None, failure);
+        }
+    }
+
     async fn call(connection: &Arc<Connection>, params: PermissionCancelParams) -> Result<PermissionCancelResult, Failure> {
         let hub = &connection.hub;
         let PermissionCancelParams { task_id, session_id, request_id: id, pending_id } = params;

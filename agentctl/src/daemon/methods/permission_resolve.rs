@@ -25,6 +25,13 @@ impl Method for Resolve {
     type Params = ResolveParams;
     type Result = ResolveResult;
 
+    fn refused(connection: &Arc<Connection>, params: ResolveParams, failure: &Failure) {
+        let key = connection.hub.authorise(&connection.actor().user_id, &params.task_id, &params.session_id);
+        if let (Ok(key), Some(request_id)) = (key, request_id(&params.request_id)) {
+            record(connection, key, request_id, params.pending_id, Some(params.option_id), failure);
+        }
+    }
+
     async fn call(connection: &Arc<Connection>, params: ResolveParams) -> Result<ResolveResult, Failure> {
         let hub = &connection.hub;
         let key = hub.authorise(&connection.actor().user_id, &params.task_id, &params.session_id)?;

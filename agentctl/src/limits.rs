@@ -45,6 +45,9 @@ pub const ANSWER_BACKLOG: usize = 16 * 1024 * 1024;
 /// Bytes of events waiting for a client: further ones are dropped and counted, `event_gap` tells.
 pub const EVENT_BACKLOG: usize = 4 * 1024 * 1024;
 
+/// Calls of one MCP client that are carried out or whose answers it has not read: it is not read until there are fewer.
+pub const MCP_CALLS: usize = 16;
+
 /// Bytes of an owner, task or session id: a longer one is refused (-32602).
 pub const ID_BYTES: usize = 256;
 

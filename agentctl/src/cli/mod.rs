@@ -7,6 +7,7 @@ mod completions;
 mod describe;
 mod events;
 mod man;
+mod mcp;
 mod output;
 mod permissions;
 mod person;
@@ -123,6 +124,8 @@ enum Command {
     Stderr(stderr::Stderr),
     /// Check recorded sessions against a daemon of their own, or play one as an agent
     Replay(replay::Replay),
+    /// Serve MCP on stdio: two tools, which list and answer permission requests
+    Mcp(mcp::Mcp),
     /// Let other owners in: make, list and revoke their tokens
     #[command(subcommand)]
     Token(token::Token),
@@ -177,6 +180,7 @@ pub fn main() -> ExitCode {
         Command::Events(command) => command.run(&global),
         Command::Stderr(command) => command.run(&global),
         Command::Replay(command) => command.run(&global),
+        Command::Mcp(command) => command.run(&global),
         Command::Token(command) => command.run(&global),
         Command::Shutdown(command) => command.run(&global),
         Command::Describe(command) => command.run(&global),

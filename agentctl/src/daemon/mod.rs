@@ -4,6 +4,7 @@ mod bus;
 mod execution;
 mod hub;
 mod lock;
+mod mcp;
 mod methods;
 mod peer;
 mod principal;

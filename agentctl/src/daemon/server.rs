@@ -60,6 +60,29 @@ struct Bound {
 }
 
 impl Connection {
+    /// A connection that came through this surface; `None` if there are too many, which is said to the client.
+    pub fn open(hub: Arc<Hub>, source: Source, visitor: Visitor, peer: Peer) -> Option<Arc<Self>> {
+        if hub.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+            let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
+            peer.answer(response_line(None, &Err(failure)));
+            hub.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Arc::new(Self {
+            source,
+            principal: OnceLock::new(),
+            visitor,
+            id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
+            hub,
+            peer: Arc::new(peer),
+            greeted: false.into(),
+            large: tokio::sync::Mutex::default(),
+            subscribing: Mutex::default(),
+            bound: Mutex::default(),
+            gone: CancellationToken::new(),
+        }))
+    }
+
     /// As whom it calls: as the operator, unless its first call said otherwise.
     pub fn principal(&self) -> &Principal {
         self.principal.get_or_init(|| Principal::operator(&self.hub.user_id, self.source))
@@ -96,10 +119,15 @@ impl Connection {
 
 /// Takes connections for ever.
 pub async fn accept(hub: Arc<Hub>, listener: UnixListener) {
+    accept_with(listener, |stream| connection(hub.clone(), stream)).await;
+}
+
+/// Takes connections for ever, and serves each in a task of its own.
+pub async fn accept_with<F: Future<Output = ()> + Send + 'static>(listener: UnixListener, serve: impl Fn(UnixStream) -> F) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(hub.clone(), stream));
+                tokio::spawn(serve(stream));
             }
             Err(error) => {
                 // Out of descriptors: the connection waits; so do we, rather than spin.
@@ -119,33 +147,13 @@ pub async fn drain(hub: &Hub, at_most: Duration) {
 }
 
 async fn connection(hub: Arc<Hub>, stream: UnixStream) {
-    let peer_uid = stream.peer_cred().map(|credentials| credentials.uid());
     let visitor = Visitor::of(&stream);
+    if !is_of_our_user(&stream) {
+        return;
+    }
     let Ok(peer) = Peer::new(stream).await else { return };
-    let peer = Arc::new(peer);
-    if peer_uid.as_ref().ok() != Some(&getuid().as_raw()) {
-        tracing::warn!("a connection of another user was refused");
-        return;
-    }
-    if hub.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-        let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
-        peer.answer(response_line(None, &Err(failure)));
-        hub.connections.fetch_sub(1, Ordering::Relaxed);
-        return;
-    }
-    let connection = Arc::new(Connection {
-        source: Source::ControlSocket,
-        principal: OnceLock::new(),
-        visitor,
-        id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
-        hub,
-        peer: peer.clone(),
-        greeted: false.into(),
-        large: tokio::sync::Mutex::default(),
-        subscribing: Mutex::default(),
-        bound: Mutex::default(),
-        gone: CancellationToken::new(),
-    });
+    let Some(connection) = Connection::open(hub, Source::ControlSocket, visitor, peer) else { return };
+    let peer = connection.peer.clone();
     let writer = tokio::spawn({
         let peer = peer.clone();
         async move { peer.write_backlog().await }
@@ -156,7 +164,17 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
     writer.abort();
 }
 
-fn close(connection: &Connection) {
+/// Whether a client has our user id; another's is refused.
+pub fn is_of_our_user(stream: &UnixStream) -> bool {
+    let ours = stream.peer_cred().is_ok_and(|credentials| credentials.uid() == getuid().as_raw());
+    if !ours {
+        tracing::warn!("a connection of another user was refused");
+    }
+    ours
+}
+
+/// Undoes what a connection was for, when its client is gone.
+pub fn close(connection: &Connection) {
     let hub = &connection.hub;
     hub.bus.unsubscribe(connection.id);
     connection.peer.close();

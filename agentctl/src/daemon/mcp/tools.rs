@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rmcp::model::{Tool, ToolAnnotations};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::wire::{Action, Permission, PermissionListResult, PermissionOption, PermissionStatus, Raw, ResolveParams, ResolveResult};
@@ -33,7 +33,13 @@ pub(super) struct Listed {
     /// The requests that can be answered now, by `created_at`, then `request_id`; never cut.
     permissions: Vec<Pending>,
     /// How many.
+    #[schemars(schema_with = "count")]
     total: usize,
+}
+
+/// A number without schemars' own `format`, which validators of clients don't know.
+fn count(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "integer", "minimum": 0})
 }
 
 /// One request that can be answered now.

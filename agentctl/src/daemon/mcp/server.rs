@@ -95,7 +95,7 @@ async fn watch_events(connection: Arc<Connection>, events: UnixStream, changed: 
             Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return,
             Err(_) => {}
             Ok(_) if connection.principal().grant().is_some_and(|grant| !grant.is_valid()) => return,
-            Ok(_) => drop(changed.send_replace(())),
+            Ok(_) => changed.send_replace(()),
         }
     }
 }

@@ -71,10 +71,10 @@ impl Task {
 
     fn update(&mut self, line: &[u8], params: Option<&RawValue>) {
         // Decoding every update would cost as much as all the rest of the path.
-        if TOOL_CALL.find(line).is_some() || ESCAPE.find(line).is_some() {
-            if let Some(report) = self.tools.update(params) {
-                self.witness_report(&report);
-            }
+        if (TOOL_CALL.find(line).is_some() || ESCAPE.find(line).is_some())
+            && let Some(report) = self.tools.update(params)
+        {
+            self.witness_report(&report);
         }
         self.hub.bus.publish_raw(&self.exec.key, &self.exec.task_id, self.exec.id, Topic::Update, line.trim_ascii_end());
     }

@@ -101,23 +101,32 @@ pub enum ClientError {
     Unreadable(serde_json::Error),
 }
 
+/// Connects to a socket, after checking that it and the daemon are this user's.
+///
+/// # Errors
+/// `Unreachable` if nobody listens; see [`ClientError`].
+pub fn open(socket: &Path) -> Result<UnixStream, ClientError> {
+    let unreachable = |source| ClientError::Unreachable { socket: socket.to_owned(), source };
+    match paths::check_private(&paths::socket_folder(socket)) {
+        Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Err(unreachable(source)),
+        checked => checked?,
+    }
+    let stream = UnixStream::connect(socket).map_err(unreachable)?;
+    let uid = getsockopt(&stream, sockopt::PeerCredentials).map_err(|errno| unreachable(errno.into()))?.uid();
+    if uid != getuid().as_raw() {
+        return Err(ClientError::Foreign { socket: socket.to_owned(), uid });
+    }
+    Ok(stream)
+}
+
 impl Client {
     /// Connects, after checking that socket and daemon are this user's.
     ///
     /// # Errors
     /// `Unreachable` if nobody listens; see [`ClientError`].
     pub fn connect(socket: &Path) -> Result<Self, ClientError> {
-        let unreachable = |source| ClientError::Unreachable { socket: socket.to_owned(), source };
-        match paths::check_private(&paths::socket_folder(socket)) {
-            Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => return Err(unreachable(source)),
-            checked => checked?,
-        }
-        let stream = UnixStream::connect(socket).map_err(unreachable)?;
-        let uid = getsockopt(&stream, sockopt::PeerCredentials).map_err(|errno| unreachable(errno.into()))?.uid();
-        if uid != getuid().as_raw() {
-            return Err(ClientError::Foreign { socket: socket.to_owned(), uid });
-        }
-        let writer = stream.try_clone().map_err(unreachable)?;
+        let stream = open(socket)?;
+        let writer = stream.try_clone().map_err(|source| ClientError::Unreachable { socket: socket.to_owned(), source })?;
         Ok(Self {
             caller: Caller { stream: writer, next_id: 0 },
             reader: Reader { stream: BufReader::new(stream), waiting: VecDeque::new() },

@@ -57,6 +57,10 @@ codes! {
         "List the pending requests; if this one is still there, try again.";
     ApproverIsSupervised = "approver_is_supervised", exit 7, "The caller runs inside a supervised agent's process tree.",
         "Answer from outside the agent.";
+    TokenNotValid = "token_not_valid", exit 7, "The token is unknown, revoked or has expired.",
+        "Ask the operator for a new one: `agentctl token create`.";
+    OperatorOnly = "operator_only", exit 7, "No token allows this.",
+        "A token allows list, resolve and cancel of permission requests, audit and events; the rest is the operator's.";
     ExecutionNotFound = "execution_not_found", exit 4, "There is no such execution of yours.", "See `agentctl ps --all`.";
     NoLiveExecution = "no_live_execution", exit 1, "The session has no live execution.", "Start one with `agentctl run`.";
     SessionBusy = "session_busy", exit 5, "The session has a live execution, or a turn of it is running.",

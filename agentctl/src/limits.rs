@@ -45,8 +45,16 @@ pub const ANSWER_BACKLOG: usize = 16 * 1024 * 1024;
 /// Bytes of events waiting for a client: further ones are dropped and counted, `event_gap` tells.
 pub const EVENT_BACKLOG: usize = 4 * 1024 * 1024;
 
+/// Calls of one MCP client that are carried out or whose answers it has not read: it is not read until there are fewer.
+pub const MCP_CALLS: usize = 16;
+
 /// Bytes of an owner, task or session id: a longer one is refused (-32602).
 pub const ID_BYTES: usize = 256;
+
+/// Tokens at once: a further one is refused with `limit_reached`, unless one has expired and can be forgotten.
+pub const TOKENS: usize = 1024;
+/// How coarsely the last use of a token is known.
+pub const TOKEN_USE_GRAIN: Duration = Duration::from_secs(60 * 60);
 
 /// Answer to `initialize`, and then to `session/new`: `initialize_timeout`, `session_new_failed`. Set by `--initialize-timeout`.
 pub const INITIALIZE_WAIT: Duration = Duration::from_secs(60);

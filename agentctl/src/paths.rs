@@ -47,6 +47,16 @@ pub fn socket(given: Option<PathBuf>) -> PathBuf {
     })
 }
 
+/// The socket of MCP clients, beside the control socket: `mcp.sock`, or for another name than `control.sock` that name with `.mcp`.
+pub fn mcp_socket(control: &Path) -> PathBuf {
+    let mut name = control.file_name().unwrap_or_default().to_owned();
+    if name == "control.sock" {
+        return control.with_file_name("mcp.sock");
+    }
+    name.push(".mcp");
+    control.with_file_name(name)
+}
+
 /// The state folder: as given, else `$XDG_STATE_HOME/agentctl`, else `~/.local/state/agentctl`.
 pub fn state_dir(given: Option<PathBuf>) -> PathBuf {
     given.unwrap_or_else(|| match absolute_variable("XDG_STATE_HOME") {

@@ -14,6 +14,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("OpenAI and compatible", r"(?-u:\b)sk-(?:proj-|svcacct-|admin-|or-v1-|None-)?[A-Za-z0-9_-]{20,}"),
     ("GitHub", r"gh[pousr]_[A-Za-z0-9]{16,}"),
     ("GitHub, fine-grained", r"github_pat_[A-Za-z0-9_]{16,}"),
+    ("agentctl", r"agentctl_pat_[a-f0-9]{16,}"),
     ("GitLab", r"gl(?:pat|ptt|rt|cbt|dt|oas|soat|ft|imt|agent)-[A-Za-z0-9_.-]{16,}"),
     ("Slack", r"xox[a-z](?:\.xox[a-z])?-[A-Za-z0-9-]{10,}"),
     ("Slack app", r"xapp-[A-Za-z0-9-]{10,}"),

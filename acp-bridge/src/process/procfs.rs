@@ -5,7 +5,7 @@ use std::fs;
 use nix::unistd::Pid;
 
 /// Start of a process in clock ticks since boot: with the pid, the name of exactly one process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StartTime(pub u64);
 
 /// One process, at the moment it was looked at.

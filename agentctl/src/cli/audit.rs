@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use acp_bridge::presentation::terminal;
 use clap::Args;
 
-use super::{CliError, Global, output};
+use super::{CliError, Global, output, token_file::TokenFile};
 use crate::wire::{AuditListParams, AuditListResult, AuditRecord, AuditWitnessParams, AuditWitnessResult, WitnessRecord};
 
 /// Show what was asked, who answered and what became of it, newest first; with --witness which tools ran after they were
@@ -30,13 +30,15 @@ pub(super) struct Audit {
     /// Show what the witness counted and found, by execution
     #[arg(long, conflicts_with_all = ["request", "cursor"])]
     witness: bool,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
 impl Audit {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         if self.witness {
             let params = AuditWitnessParams { task_id: self.task, session_id: self.session, limit: self.limit };
-            let result: AuditWitnessResult = global.connect()?.call("audit/witness", &params)?;
+            let result: AuditWitnessResult = self.token.connect(global)?.call("audit/witness", &params)?;
             if global.json {
                 output::json(&result);
             } else {
@@ -51,7 +53,7 @@ impl Audit {
             limit: self.limit,
             cursor: self.cursor,
         };
-        let result: AuditListResult = global.connect()?.call("audit/list", &params)?;
+        let result: AuditListResult = self.token.connect(global)?.call("audit/list", &params)?;
         if global.json {
             output::json(&result);
             return Ok(ExitCode::SUCCESS);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{CliError, Global, output};
+use super::{CliError, Global, output, token_file::TokenFile};
 use crate::wire::{CancelParams, CancelResult, PermissionCancelParams, PermissionCancelResult};
 
 /// Cancel the running turn of a session, or with --request and --pending only that permission request.
@@ -22,11 +22,13 @@ pub(super) struct Cancel {
     /// The agent's id of that request
     #[arg(long, value_name = "PENDING", allow_hyphen_values = true, requires = "request")]
     pending: Option<String>,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
 impl Cancel {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
-        let mut client = global.connect()?;
+        let mut client = self.token.connect(global)?;
         if let (Some(request_id), Some(pending_id), Some(task_id)) = (self.request, self.pending, self.task) {
             let params = PermissionCancelParams { task_id, session_id: self.session, request_id, pending_id };
             let result: PermissionCancelResult = client.call("permission/cancel", &params)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use acp_bridge::presentation::terminal;
 use clap::{Args, ValueEnum};
 
-use super::{CliError, Global, output};
+use super::{CliError, Global, output, token_file::TokenFile};
 use crate::client::{Client, ClientError, Incoming};
 use crate::wire::{Event, Finding, Oddity, SubscribeParams, SubscribeResult, Topic};
 
@@ -21,6 +21,8 @@ pub(super) struct Events {
     /// Only of these topics; `update` and `frame` (raw and unredacted) must be named [default: all others]
     #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
     topics: Vec<TopicName>,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -45,7 +47,7 @@ impl Events {
                 TopicName::Frame => Topic::Frame,
             })
             .collect();
-        let mut client = global.connect()?;
+        let mut client = self.token.connect(global)?;
         subscribe(&mut client, self.task.as_deref(), self.session.as_deref(), Some(topics).filter(|t| !t.is_empty()))?;
         loop {
             if let Incoming::Event(event) = client.recv()? {

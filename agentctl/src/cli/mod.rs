@@ -8,6 +8,7 @@ mod describe;
 mod doctor;
 mod events;
 mod man;
+mod mcp;
 mod output;
 mod permissions;
 mod person;
@@ -22,6 +23,8 @@ mod shutdown;
 mod start_daemon;
 mod stderr;
 mod stop;
+mod token;
+mod token_file;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -122,6 +125,11 @@ enum Command {
     Stderr(stderr::Stderr),
     /// Check recorded sessions against a daemon of their own, or play one as an agent
     Replay(replay::Replay),
+    /// Serve MCP on stdio: two tools, which list and answer permission requests
+    Mcp(mcp::Mcp),
+    /// Let other owners in: make, list and revoke their tokens
+    #[command(subcommand)]
+    Token(token::Token),
     /// Stop all agents, then the daemon
     Shutdown(shutdown::Shutdown),
     /// Check the set-up, or how an agent behaves when it asks
@@ -176,6 +184,8 @@ pub fn main() -> ExitCode {
         Command::Events(command) => command.run(&global),
         Command::Stderr(command) => command.run(&global),
         Command::Replay(command) => command.run(&global),
+        Command::Mcp(command) => command.run(&global),
+        Command::Token(command) => command.run(&global),
         Command::Shutdown(command) => command.run(&global),
         Command::Describe(command) => command.run(&global),
     };

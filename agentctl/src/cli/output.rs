@@ -34,6 +34,17 @@ pub(super) fn program() -> &'static str {
     PROGRAM.get().map_or("agentctl", String::as_str)
 }
 
+/// What printed commands end with: the token's file, if it is called with one.
+pub(super) fn as_whom() -> &'static str {
+    TOKEN_FILE.get().map_or("", String::as_str)
+}
+
+/// Remembers the token's file for [`as_whom`].
+pub(super) fn set_token_file(path: &Path) {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let _ = TOKEN_FILE.set(format!(" --token-file {}", quote(&path.display().to_string())));
+}
+
 /// Remembers the socket for [`program`].
 pub(super) fn set_socket(socket: &Path) {
     if socket != paths::socket(None) {
@@ -42,6 +53,7 @@ pub(super) fn set_socket(socket: &Path) {
 }
 
 static PROGRAM: OnceLock<String> = OnceLock::new();
+static TOKEN_FILE: OnceLock<String> = OnceLock::new();
 
 /// Prints a value as one line of JSON.
 pub(super) fn json<T: Serialize>(value: &T) {

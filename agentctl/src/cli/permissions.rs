@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use acp_bridge::presentation::terminal;
 use clap::Args;
 
-use super::{CliError, Global, output};
+use super::{CliError, Global, output, token_file::TokenFile};
 use crate::client::Client;
 use crate::wire::{Event, Permission, PermissionListParams, PermissionListResult, PermissionStatus, Topic};
 
@@ -22,12 +22,14 @@ pub(super) struct Permissions {
     /// Go on: print the list whenever it changes, on a terminal in place
     #[arg(long, short)]
     watch: bool,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
 impl Permissions {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         let params = PermissionListParams { task_id: self.task, session_id: self.session };
-        let mut client = global.connect()?;
+        let mut client = self.token.connect(global)?;
         if self.watch {
             return watch(global, &mut client, &params);
         }
@@ -106,7 +108,7 @@ fn describe(p: &Permission) -> String {
     for option in p.options.iter().filter(|o| o.selectable) {
         let kind = option.kind.0.get().trim_matches('"');
         text += &format!(
-            "  {} ({})\n    {} resolve --task {} --session {} --request {} --pending {} --option {}\n",
+            "  {} ({})\n    {} resolve --task {} --session {} --request {} --pending {} --option {}{}\n",
             terminal(&option.name),
             terminal(kind),
             output::program(),
@@ -114,17 +116,19 @@ fn describe(p: &Permission) -> String {
             q(&p.session_id),
             p.request_id,
             q(&p.pending_id),
-            q(&option.option_id)
+            q(&option.option_id),
+            output::as_whom()
         );
     }
     if !p.options.iter().any(|o| o.selectable) {
         text += &format!(
-            "  no option can be selected; to cancel it:\n    {} cancel --task {} --session {} --request {} --pending {}\n",
+            "  no option can be selected; to cancel it:\n    {} cancel --task {} --session {} --request {} --pending {}{}\n",
             output::program(),
             q(&p.task_id),
             q(&p.session_id),
             p.request_id,
-            q(&p.pending_id)
+            q(&p.pending_id),
+            output::as_whom()
         );
     }
     text

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use acp_bridge::presentation::terminal;
 use clap::Args;
 
-use super::{CliError, Global, output};
+use super::{CliError, Global, output, token_file::TokenFile};
 use crate::wire::{ResolveParams, ResolveResult};
 
 /// Answer one permission request with one of its options. All five ids must be exactly those of `agentctl permissions`.
@@ -26,6 +26,8 @@ pub(super) struct Resolve {
     /// The option's id
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
     option: String,
+    #[command(flatten)]
+    token: TokenFile,
 }
 
 impl Resolve {
@@ -37,7 +39,7 @@ impl Resolve {
             pending_id: self.pending,
             option_id: self.option,
         };
-        let result: ResolveResult = global.connect()?.call("permission/resolve", &params)?;
+        let result: ResolveResult = self.token.connect(global)?.call("permission/resolve", &params)?;
         if global.json {
             output::json(&result);
         } else {

@@ -26,7 +26,7 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
-        let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTCTL_LOG").unwrap_or_else(|_| "info".into());
+        let filter = tracing_subscriber::EnvFilter::try_from_env("AGENTCTL_LOG").unwrap_or_else(|_| "info,rmcp=off".into());
         tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(std::io::stderr)

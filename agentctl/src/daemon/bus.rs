@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use uuid::Uuid;
 
 use super::peer::Peer;
+use super::token::Grant;
 use crate::domain::SessionKey;
 use crate::wire::{Event, Topic, event_line};
 
@@ -38,7 +39,8 @@ impl FromIterator<Topic> for Topics {
 }
 
 impl Topics {
-    fn contains(self, topic: Topic) -> bool {
+    /// Whether this one is among them.
+    pub fn contains(self, topic: Topic) -> bool {
         self.0 & 1 << topic as u8 != 0
     }
 }
@@ -52,6 +54,8 @@ pub struct Subscriber {
     pub connection: u64,
     /// Whose events it may see.
     pub owner: String,
+    /// By which token, if any: without it, nothing more is told.
+    pub grant: Option<Arc<Grant>>,
     /// Of which topics.
     pub topics: Topics,
     /// Only of this task.
@@ -64,6 +68,7 @@ impl Subscriber {
     fn wants(&self, key: &SessionKey, task_id: &str, topic: Topic) -> bool {
         self.topics.contains(topic)
             && self.owner == key.owner
+            && self.grant.as_ref().is_none_or(|grant| grant.is_valid())
             && self.task_id.as_deref().is_none_or(|task| task == task_id)
             && self.session_id.as_deref().is_none_or(|session| session == key.session_id)
     }
@@ -83,11 +88,13 @@ impl Bus {
         state.subscribers.push(subscriber);
     }
 
-    /// Ends the subscription of a connection.
-    pub fn unsubscribe(&self, connection: u64) {
+    /// Ends the subscription of a connection; whether it had one.
+    pub fn unsubscribe(&self, connection: u64) -> bool {
         let mut state = self.state.lock();
         state.end_batch();
+        let before = state.subscribers.len();
         state.subscribers.retain(|s| s.connection != connection);
+        state.subscribers.len() < before
     }
 
     /// Tells an event of a session to its subscribers, before it returns where they read; whether there are any.

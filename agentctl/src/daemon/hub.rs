@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use acp_bridge::process::Spawner;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::bus::Bus;
 use super::execution::Execution;
+use super::token::Tokens;
 use crate::audit::Audit;
 use crate::code::Code;
 use crate::domain::SessionKey;
@@ -37,6 +38,8 @@ pub struct Hub {
     pub settings: Settings,
     /// The durable record.
     pub audit: Audit,
+    /// Personal access tokens.
+    pub tokens: Arc<Tokens>,
     /// Events.
     pub bus: Bus,
     /// Starts processes.
@@ -51,6 +54,8 @@ pub struct Hub {
     pub connections: AtomicUsize,
     /// Calls that are being carried out.
     pub calls: AtomicUsize,
+    /// Connections that were refused because they came from inside an agent.
+    pub refused_visitors: AtomicU64,
     /// Asked to end: nothing new is started.
     pub shutdown: tokio_util::sync::CancellationToken,
     sessions: DashMap<SessionKey, Session>,
@@ -97,6 +102,8 @@ pub struct Parts {
     pub settings: Settings,
     /// See [`Hub::audit`].
     pub audit: Audit,
+    /// See [`Hub::tokens`].
+    pub tokens: Tokens,
     /// See [`Hub::spawner`].
     pub spawner: Spawner,
     /// See [`Hub::environment`].
@@ -114,6 +121,7 @@ impl Hub {
         Arc::new(Self {
             settings: parts.settings,
             audit: parts.audit,
+            tokens: Arc::new(parts.tokens),
             bus: Bus::default(),
             spawner: parts.spawner,
             environment: parts.environment,
@@ -121,6 +129,7 @@ impl Hub {
             started_at: Timestamp::now(),
             connections: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
+            refused_visitors: AtomicU64::new(0),
             shutdown: tokio_util::sync::CancellationToken::new(),
             sessions,
             executions: DashMap::new(),

@@ -4,10 +4,14 @@ mod bus;
 mod execution;
 mod hub;
 mod lock;
+mod mcp;
 mod methods;
 mod peer;
+mod principal;
 mod serve;
 mod server;
+mod token;
+mod visitor;
 
 pub use hub::{Settings, is_ours};
 pub use methods::schema;

@@ -14,7 +14,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::hub::{Hub, Parts, Settings, agent_environment};
 use super::lock::Lock;
+use super::mcp;
 use super::server;
+use super::token::Tokens;
 use crate::audit::{self, Audit};
 use crate::paths;
 
@@ -65,6 +67,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let hub = Hub::new(Parts {
         settings: options.settings,
         audit: audit.clone(),
+        tokens: Tokens::open(&options.state_dir)?,
         spawner,
         environment: agent_environment(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))),
         user_id: nix::unistd::getuid().to_string(),
@@ -73,6 +76,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     acp_bridge::presentation::warm_up();
 
     let listener = listen(&options.socket)?;
+    let mcp_socket = paths::mcp_socket(&options.socket);
+    let mcp = tokio::spawn(mcp::accept(hub.clone(), listen(&mcp_socket)?));
     let server = tokio::spawn(server::accept(hub.clone(), listener));
     tracing::info!(socket = %options.socket.display(), state_dir = %options.state_dir.display(), pid = std::process::id(), "ready");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
@@ -91,6 +96,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     tracing::info!(executions = live.len(), "shutting down");
     stop_all(&hub, live).await;
     server.abort();
+    mcp.abort();
+    let _ = std::fs::remove_file(&mcp_socket);
     let _ = std::fs::remove_file(&options.socket);
     server::drain(&hub, Duration::from_millis(200)).await;
     let (closed, done) = tokio::sync::oneshot::channel();

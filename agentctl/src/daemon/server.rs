@@ -1,7 +1,7 @@
 //! Connections of the control socket: lines in, calls carried out side by side, answers as they finish.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use acp_bridge::frame::{Line, LineReader};
@@ -11,16 +11,19 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::bus::Subscriber;
 use super::hub::Hub;
 use super::methods;
 use super::peer::Peer;
+use super::principal::Principal;
+use super::visitor::Visitor;
 use crate::code::Code;
-use crate::domain::{Actor, ActorKind, Source};
+use crate::domain::{Actor, Source};
 use crate::limits::{CONNECTION_REQUESTS, CONNECTIONS, CONTROL_LINE};
-use crate::wire::{self, Call, Failure, Incoming, response_line};
+use crate::wire::{self, Access, Call, Failure, Incoming, response_line};
 
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
 
@@ -31,8 +34,11 @@ pub struct Connection {
     pub hub: Arc<Hub>,
     /// Its number.
     pub id: u64,
-    /// Who it is and through which surface it came; set here, never read from the wire.
-    pub actor: Actor,
+    /// Through which surface it came; set here, never read from the wire.
+    source: Source,
+    principal: OnceLock<Principal>,
+    /// Which process it is, and where that runs.
+    pub visitor: Visitor,
     /// Where answers and events go.
     pub peer: Arc<Peer>,
     /// Whether a call was seen: `control/hello` is only served as the first.
@@ -42,6 +48,8 @@ pub struct Connection {
     /// A subscription that begins right after its answer.
     pub subscribing: Mutex<Option<Subscriber>>,
     bound: Mutex<Bound>,
+    /// Cancelled when the client is gone.
+    pub gone: CancellationToken,
 }
 
 /// Executions that end with a connection.
@@ -52,6 +60,48 @@ struct Bound {
 }
 
 impl Connection {
+    /// A connection that came through this surface; `None` if there are too many, which is said to the client.
+    pub fn open(hub: Arc<Hub>, source: Source, visitor: Visitor, peer: Peer) -> Option<Arc<Self>> {
+        if hub.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
+            let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
+            peer.answer(response_line(None, &Err(failure)));
+            hub.connections.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Arc::new(Self {
+            source,
+            principal: OnceLock::new(),
+            visitor,
+            id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
+            hub,
+            peer: Arc::new(peer),
+            greeted: false.into(),
+            large: tokio::sync::Mutex::default(),
+            subscribing: Mutex::default(),
+            bound: Mutex::default(),
+            gone: CancellationToken::new(),
+        }))
+    }
+
+    /// As whom it calls: as the operator, unless its first call said otherwise.
+    pub fn principal(&self) -> &Principal {
+        self.principal.get_or_init(|| Principal::operator(&self.hub.user_id, self.source))
+    }
+
+    /// Who is recorded to have called.
+    pub fn actor(&self) -> &Actor {
+        &self.principal().actor
+    }
+
+    /// Makes it call by a token from now on. If that fails it has no rights at all.
+    ///
+    /// # Errors
+    /// `token_not_valid`.
+    pub fn authenticate(&self, secret: &str) -> Result<(), Failure> {
+        let principal = self.principal.get_or_init(|| Principal::of_token(&self.hub.tokens, secret, self.source));
+        principal.may(Access::Owner, &self.hub.tokens)
+    }
+
     /// Whether the client is gone.
     pub fn is_closed(&self) -> bool {
         self.bound.lock().closed
@@ -69,10 +119,15 @@ impl Connection {
 
 /// Takes connections for ever.
 pub async fn accept(hub: Arc<Hub>, listener: UnixListener) {
+    accept_with(listener, |stream| connection(hub.clone(), stream)).await;
+}
+
+/// Takes connections for ever, and serves each in a task of its own.
+pub async fn accept_with<F: Future<Output = ()> + Send + 'static>(listener: UnixListener, serve: impl Fn(UnixStream) -> F) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(hub.clone(), stream));
+                tokio::spawn(serve(stream));
             }
             Err(error) => {
                 // Out of descriptors: the connection waits; so do we, rather than spin.
@@ -92,29 +147,13 @@ pub async fn drain(hub: &Hub, at_most: Duration) {
 }
 
 async fn connection(hub: Arc<Hub>, stream: UnixStream) {
-    let peer_uid = stream.peer_cred().map(|credentials| credentials.uid());
+    let visitor = Visitor::of(&stream);
+    if !is_of_our_user(&stream) {
+        return;
+    }
     let Ok(peer) = Peer::new(stream).await else { return };
-    let peer = Arc::new(peer);
-    if peer_uid.as_ref().ok() != Some(&getuid().as_raw()) {
-        tracing::warn!("a connection of another user was refused");
-        return;
-    }
-    if hub.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-        let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
-        peer.answer(response_line(None, &Err(failure)));
-        hub.connections.fetch_sub(1, Ordering::Relaxed);
-        return;
-    }
-    let connection = Arc::new(Connection {
-        actor: Actor { user_id: hub.user_id.clone(), kind: ActorKind::Synthetic, source: Source::ControlSocket },
-        id: NEXT_CONNECTION.fetch_add(1, Ordering::Relaxed),
-        hub,
-        peer: peer.clone(),
-        greeted: false.into(),
-        large: tokio::sync::Mutex::default(),
-        subscribing: Mutex::default(),
-        bound: Mutex::default(),
-    });
+    let Some(connection) = Connection::open(hub, Source::ControlSocket, visitor, peer) else { return };
+    let peer = connection.peer.clone();
     let writer = tokio::spawn({
         let peer = peer.clone();
         async move { peer.write_backlog().await }
@@ -125,10 +164,21 @@ async fn connection(hub: Arc<Hub>, stream: UnixStream) {
     writer.abort();
 }
 
-fn close(connection: &Connection) {
+/// Whether a client has our user id; another's is refused.
+pub fn is_of_our_user(stream: &UnixStream) -> bool {
+    let ours = stream.peer_cred().is_ok_and(|credentials| credentials.uid() == getuid().as_raw());
+    if !ours {
+        tracing::warn!("a connection of another user was refused");
+    }
+    ours
+}
+
+/// Undoes what a connection was for, when its client is gone.
+pub fn close(connection: &Connection) {
     let hub = &connection.hub;
     hub.bus.unsubscribe(connection.id);
     connection.peer.close();
+    connection.gone.cancel();
     let bound = {
         let mut bound = connection.bound.lock();
         bound.closed = true;
@@ -183,6 +233,11 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                 Incoming::Wrong(failure) => peer.answer(response_line(None, &Err(failure))),
                 Incoming::Call(call) => {
                     let Ok(slot) = slots.clone().acquire_owned().await else { return slots };
+                    if methods::is_hello(&call.method) {
+                        // Nothing that follows it is carried out as somebody else.
+                        carry_out(connection, call).await;
+                        continue;
+                    }
                     let connection = connection.clone();
                     // Not tied to the connection: a client that goes away does not undo its call.
                     tokio::spawn(async move {

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct HelloParams {
     /// The version that the client speaks: 1.
     pub protocol_version: u32,
+    /// A personal access token: from then on the connection has its owner's rights, and no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     /// The client's name, for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
@@ -68,10 +71,24 @@ pub struct MethodInfo {
     pub name: String,
     /// What it does.
     pub description: String,
+    /// Who may call it.
+    pub access: Access,
     /// JSON Schema of its params.
     pub params: Raw,
     /// JSON Schema of its result.
     pub result: Raw,
+}
+
+/// Who may call a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// Everybody whom the socket serves, supervised agents too.
+    Anyone,
+    /// The operator, and whoever has an owner's token: each sees what is its own.
+    Owner,
+    /// The daemon's own user without a token.
+    Operator,
 }
 
 /// One stable code.

@@ -9,6 +9,7 @@ mod permission;
 mod rpc;
 mod session;
 mod shared;
+mod token;
 
 pub use audit::*;
 pub use control::*;
@@ -19,6 +20,7 @@ pub use permission::*;
 pub use rpc::{Call, Incoming, event_line, parse, response_line};
 pub use session::*;
 pub use shared::*;
+pub use token::*;
 
 /// The version of this protocol, told by `control/hello`.
 pub const PROTOCOL_VERSION: u32 = 1;

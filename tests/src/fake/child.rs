@@ -1,5 +1,7 @@
 //! Children of the fake agent: the binary again, which leaves its parent as far as it was asked to.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -8,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal, raise};
 use serde_json::json;
 
 use super::io::{Log, stderr_line};
-use super::script::Spawn;
+use super::script::{Calls, Spawn};
 
 /// Sends a signal to this process.
 pub(super) fn signal_self(number: i32) -> Result<(), String> {
@@ -58,6 +60,14 @@ pub(super) fn main(json: &str, log: Option<&Path>) -> ExitCode {
     }
 }
 
+fn call(calls: &Calls) -> std::io::Result<Vec<String>> {
+    let mut stream = UnixStream::connect(&calls.socket)?;
+    for line in &calls.lines {
+        writeln!(stream, "{line}")?;
+    }
+    BufReader::new(stream).lines().take(calls.lines.len()).collect()
+}
+
 fn live(mut asked: Spawn, log: Option<&Path>) -> Result<(), String> {
     if std::mem::take(&mut asked.setsid) {
         nix::unistd::setsid().map_err(|err| format!("setsid: {err}"))?;
@@ -86,7 +96,10 @@ fn live(mut asked: Spawn, log: Option<&Path>) -> Result<(), String> {
         };
         log.write(entry);
     }
-    let sleep = asked.sleep_s.unwrap_or(if asked.argv.is_empty() { 3600 } else { 0 });
+    if let Some(calls) = &asked.calls {
+        log.write(json!({"answers": call(calls).unwrap_or_else(|err| vec![err.to_string()])}));
+    }
+    let sleep = asked.sleep_s.unwrap_or(if asked.argv.is_empty() && asked.calls.is_none() { 3600 } else { 0 });
     std::thread::sleep(Duration::from_secs(sleep));
     Ok(())
 }

@@ -122,7 +122,16 @@ pub(super) struct Spawn {
     pub(super) ignore_sigterm: bool,
     pub(super) rename: Option<String>,
     pub(super) argv: Vec<String>,
+    pub(super) calls: Option<Calls>,
     pub(super) sleep_s: Option<u64>,
+}
+
+/// Lines that a child writes to a socket, as if it were a client; it logs as many answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Calls {
+    pub(super) socket: std::path::PathBuf,
+    pub(super) lines: Vec<String>,
 }
 
 fn default_chunk() -> usize {

@@ -10,18 +10,19 @@ use crate::audit::{self, PageSize, Query, Record};
 use crate::code::Code;
 use crate::daemon::server::Connection;
 use crate::domain::timestamp_text;
-use crate::wire::{AuditListParams, AuditListResult, AuditRecord, AuditResolution, FailedAttempt, FailedAttempts, Failure, Raw};
+use crate::wire::{Access, AuditListParams, AuditListResult, AuditRecord, AuditResolution, FailedAttempt, FailedAttempts, Failure, Raw};
 
 pub(super) struct List;
 
 impl Method for List {
     const NAME: &'static str = "audit/list";
+    const ACCESS: Access = Access::Owner;
     const ABOUT: &'static str = "Lists what was asked, who answered and what became of it, newest first, in pages.";
     type Params = AuditListParams;
     type Result = AuditListResult;
 
     async fn call(connection: &Arc<Connection>, params: AuditListParams) -> Result<AuditListResult, Failure> {
-        let owner = connection.actor.user_id.clone();
+        let owner = connection.actor().user_id.clone();
         connection.hub.authorise_scope(&owner, params.task_id.as_deref(), params.session_id.as_deref())?;
         let limit = params.limit.map_or(Some(PageSize::default()), |n| PageSize::new(n.into()));
         let limit = limit.ok_or_else(|| Failure::params("limit must be 1 to 1000"))?;

@@ -8,19 +8,20 @@ use super::Method;
 use crate::audit::{PageSize, WitnessQuery, Witnessed};
 use crate::code::Code;
 use crate::daemon::server::Connection;
-use crate::wire::{AuditWitnessParams, AuditWitnessResult, Failure, WitnessRecord};
+use crate::wire::{Access, AuditWitnessParams, AuditWitnessResult, Failure, WitnessRecord};
 
 pub(super) struct Witness;
 
 impl Method for Witness {
     const NAME: &'static str = "audit/witness";
+    const ACCESS: Access = Access::Owner;
     const ABOUT: &'static str = "Lists what the witness counted and found, newest execution first: tools that ran after they were \
         asked for, before, or without. Tools that an agent does not report are invisible.";
     type Params = AuditWitnessParams;
     type Result = AuditWitnessResult;
 
     async fn call(connection: &Arc<Connection>, params: AuditWitnessParams) -> Result<AuditWitnessResult, Failure> {
-        let owner = connection.actor.user_id.clone();
+        let owner = connection.actor().user_id.clone();
         connection.hub.authorise_scope(&owner, params.task_id.as_deref(), params.session_id.as_deref())?;
         let limit = params.limit.map_or(Some(PageSize::default()), |n| PageSize::new(n.into()));
         let limit = limit.ok_or_else(|| Failure::params("limit must be 1 to 1000"))?;

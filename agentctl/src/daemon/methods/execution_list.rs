@@ -8,7 +8,7 @@ use super::{Method, ended, find_execution, owner};
 use crate::daemon::execution::Command;
 use crate::daemon::server::Connection;
 use crate::limits::STDERR_RING;
-use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, ExecutionParams, Failure, StderrParams, StderrResult};
+use crate::wire::{Access, ExecutionInfo, ExecutionListParams, ExecutionListResult, ExecutionParams, Failure, StderrParams, StderrResult};
 
 pub(super) struct List;
 pub(super) struct Get;
@@ -16,6 +16,7 @@ pub(super) struct Stderr;
 
 impl Method for List {
     const NAME: &'static str = "execution/list";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Lists executions, oldest first; ended ones too, as long as they are remembered.";
     type Params = ExecutionListParams;
     type Result = ExecutionListResult;
@@ -31,6 +32,7 @@ impl Method for List {
 
 impl Method for Get {
     const NAME: &'static str = "execution/get";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Tells of one execution, named by its id or as the live one of a session.";
     type Params = ExecutionParams;
     type Result = ExecutionInfo;
@@ -43,6 +45,7 @@ impl Method for Get {
 
 impl Method for Stderr {
     const NAME: &'static str = "execution/stderr";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str =
         "Gives the recent stderr of an execution, bounded and redacted; of an ended one only the end. It is never stored.";
     type Params = StderrParams;

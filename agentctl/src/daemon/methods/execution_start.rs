@@ -17,13 +17,15 @@ use crate::daemon::bus::Subscriber;
 use crate::daemon::execution::{Launch, launch};
 use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
 use crate::daemon::server::Connection;
+use crate::daemon::visitor::MARK;
 use crate::domain::SessionKey;
-use crate::wire::{Failure, StartParams, StartResult, Topic};
+use crate::wire::{Access, Failure, StartParams, StartResult, Topic};
 
 pub(super) struct Start;
 
 impl Method for Start {
     const NAME: &'static str = "execution/start";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Starts an agent for a session, initializes it and opens an ACP session; answers when it is ready.";
     type Params = StartParams;
     type Result = StartResult;
@@ -45,13 +47,14 @@ impl Method for Start {
 
 /// Subscribes the connection to all that passes between us and the agent.
 fn record(connection: &Connection, key: &SessionKey) -> Result<(), Failure> {
-    if key.owner != connection.actor.user_id {
+    if key.owner != connection.actor().user_id {
         return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
     }
     connection.hub.bus.subscribe(Subscriber {
         peer: connection.peer.clone(),
         connection: connection.id,
         owner: key.owner.clone(),
+        grant: None,
         topics: [Topic::Frame].into_iter().collect(),
         task_id: None,
         session_id: Some(key.session_id.clone()),
@@ -100,7 +103,7 @@ async fn start(
 ) -> Result<oneshot::Receiver<Result<StartResult, Failure>>, Failure> {
     let hub = &connection.hub;
     let id = reservation.execution_id;
-    let mark = format!("AGENTCTL_EXECUTION_ID={id}");
+    let mark = format!("{MARK}={id}");
     let env = environment(hub, params, id);
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
@@ -144,7 +147,7 @@ fn environment(hub: &Hub, params: &StartParams, id: Uuid) -> BTreeMap<String, St
     for name in &params.strip_env {
         env.remove(name);
     }
-    env.insert("AGENTCTL_EXECUTION_ID".into(), id.to_string());
+    env.insert(MARK.into(), id.to_string());
     env
 }
 

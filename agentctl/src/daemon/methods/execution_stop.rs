@@ -5,12 +5,13 @@ use std::sync::Arc;
 use super::{Method, find_execution, owner};
 use crate::code::Code;
 use crate::daemon::server::Connection;
-use crate::wire::{ExecutionParams, Failure, StopResult};
+use crate::wire::{Access, ExecutionParams, Failure, StopResult};
 
 pub(super) struct Stop;
 
 impl Method for Stop {
     const NAME: &'static str = "execution/stop";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Ends an agent with its whole process tree and tells what that took. For an ended one, tells it again.";
     type Params = ExecutionParams;
     type Result = StopResult;

@@ -12,6 +12,7 @@ mod permission_list;
 mod permission_resolve;
 mod session_cancel;
 mod session_prompt;
+mod token;
 
 use std::sync::Arc;
 
@@ -24,7 +25,7 @@ use super::execution::Execution;
 use super::hub::Hub;
 use super::server::Connection;
 use crate::code::Code;
-use crate::wire::{CodeInfo, DescribeResult, Event, Failure, MethodInfo, PROTOCOL_VERSION, Raw};
+use crate::wire::{Access, CodeInfo, DescribeResult, Event, Failure, MethodInfo, PROTOCOL_VERSION, Raw};
 
 /// A carried out call.
 pub struct Done {
@@ -40,12 +41,17 @@ pub type After = Box<dyn FnOnce() + Send>;
 /// One method.
 trait Method {
     const NAME: &'static str;
+    /// Who may call it.
+    const ACCESS: Access;
     /// One sentence for `control/describe`.
     const ABOUT: &'static str;
     type Params: DeserializeOwned + JsonSchema + Send;
     type Result: Serialize + JsonSchema;
 
     fn call(connection: &Arc<Connection>, params: Self::Params) -> impl Future<Output = Result<Self::Result, Failure>> + Send;
+
+    /// Records a call that was refused because of where its caller runs.
+    fn refused(_connection: &Arc<Connection>, _params: Self::Params, _failure: &Failure) {}
 
     /// What is to be done right after the answer.
     fn after(_connection: &Arc<Connection>, _result: &Self::Result) -> Option<After> {
@@ -60,10 +66,10 @@ macro_rules! methods {
         /// # Errors
         /// As the method says; -32601 and -32602 of JSON-RPC.
         pub async fn call(connection: &Arc<Connection>, method: &str, params: Option<&RawValue>, first: bool) -> Result<Done, Failure> {
-            if method == control::Hello::NAME && !first {
-                return Err(Failure::rpc(-32600, "control/hello is only served as the first call of a connection"));
-            }
             match method {
+                control::Hello::NAME if !first => {
+                    Err(Failure::rpc(-32600, "control/hello is only served as the first call of a connection"))
+                }
                 $(<$method>::NAME => carry_out::<$method>(connection, params).await,)+
                 _ => Err(Failure::rpc(-32601, format!("unknown method {method:?}; control/describe lists them"))),
             }
@@ -93,6 +99,9 @@ methods! {
     audit_list::List,
     audit_witness::Witness,
     event_subscribe::Subscribe,
+    token::Create,
+    token::List,
+    token::Revoke,
 }
 
 /// Whether a method only reads, and its answer can be large: such calls of one connection are carried out one after the
@@ -101,8 +110,27 @@ pub fn has_large_answer(method: &str) -> bool {
     [permission_list::List::NAME, audit_list::List::NAME, audit_witness::Witness::NAME, execution_list::List::NAME].contains(&method)
 }
 
+/// Whether a call says who calls: nothing else is read before it is answered.
+pub fn is_hello(method: &str) -> bool {
+    method == control::Hello::NAME
+}
+
 async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {
-    let params = read_params::<M::Params>(params)?;
+    if M::ACCESS != Access::Anyone {
+        if let Err(failure) = connection.visitor.admit(&connection.hub).await {
+            if let Ok(params) = read_params::<M::Params>(params) {
+                M::refused(connection, params, &failure);
+            }
+            return Err(failure);
+        }
+        connection.principal().may(M::ACCESS, &connection.hub.tokens)?;
+    }
+    let params = read_params::<M::Params>(params).inspect_err(|_| {
+        if M::NAME == control::Hello::NAME && params.is_some_and(|params| params.get().contains("token")) {
+            // It wanted to be somebody else: it never has the rights of its user id instead.
+            let _ = connection.authenticate("");
+        }
+    })?;
     let result = M::call(connection, params).await?;
     let after = M::after(connection, &result);
     Ok(Done { result: raw(&result), after })
@@ -149,6 +177,7 @@ fn describe<M: Method>(generator: &mut SchemaGenerator) -> MethodInfo {
     MethodInfo {
         name: M::NAME.to_owned(),
         description: M::ABOUT.to_owned(),
+        access: M::ACCESS,
         params: Raw(raw(&generator.root_schema_for::<M::Params>())),
         result: Raw(raw(&generator.root_schema_for::<M::Result>())),
     }
@@ -161,7 +190,7 @@ fn owner(connection: &Connection, given: Option<String>) -> Result<String, Failu
             super::hub::check_id("owner", &owner)?;
             Ok(owner)
         }
-        None => Ok(connection.actor.user_id.clone()),
+        None => Ok(connection.actor().user_id.clone()),
     }
 }
 

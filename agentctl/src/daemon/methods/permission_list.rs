@@ -8,19 +8,20 @@ use super::Method;
 use crate::code::Code;
 use crate::daemon::execution::Command;
 use crate::daemon::server::Connection;
-use crate::wire::{Failure, PermissionListParams, PermissionListResult};
+use crate::wire::{Access, Failure, PermissionListParams, PermissionListResult};
 
 pub(super) struct List;
 
 impl Method for List {
     const NAME: &'static str = "permission/list";
+    const ACCESS: Access = Access::Owner;
     const ABOUT: &'static str = "Lists every live permission request of the caller, a task or a session. Never cut, never partial.";
     type Params = PermissionListParams;
     type Result = PermissionListResult;
 
     async fn call(connection: &Arc<Connection>, params: PermissionListParams) -> Result<PermissionListResult, Failure> {
         let hub = &connection.hub;
-        let owner = &connection.actor.user_id;
+        let owner = &connection.actor().user_id;
         let (task_id, session_id) = (params.task_id.as_deref(), params.session_id.as_deref());
         // Before any runtime state is read.
         hub.authorise_scope(owner, task_id, session_id)?;

@@ -13,26 +13,34 @@ use crate::daemon::execution::{Choice, Command, ResolveError};
 use crate::daemon::server::Connection;
 use crate::domain::{ClaimResult, SessionKey, timestamp_text};
 use crate::permission::Unanswered;
-use crate::wire::{Failure, ResolutionData, ResolveParams, ResolveResult};
+use crate::wire::{Access, Failure, ResolutionData, ResolveParams, ResolveResult};
 
 pub(super) struct Resolve;
 
 impl Method for Resolve {
     const NAME: &'static str = "permission/resolve";
+    const ACCESS: Access = Access::Owner;
     const ABOUT: &'static str =
         "Answers one live request with one of its options, exactly once. All five strings must match byte for byte.";
     type Params = ResolveParams;
     type Result = ResolveResult;
 
+    fn refused(connection: &Arc<Connection>, params: ResolveParams, failure: &Failure) {
+        let key = connection.hub.authorise(&connection.actor().user_id, &params.task_id, &params.session_id);
+        if let (Ok(key), Some(request_id)) = (key, request_id(&params.request_id)) {
+            record(connection, key, request_id, params.pending_id, Some(params.option_id), failure);
+        }
+    }
+
     async fn call(connection: &Arc<Connection>, params: ResolveParams) -> Result<ResolveResult, Failure> {
         let hub = &connection.hub;
-        let key = hub.authorise(&connection.actor.user_id, &params.task_id, &params.session_id)?;
+        let key = hub.authorise(&connection.actor().user_id, &params.task_id, &params.session_id)?;
         let Some(request_id) = request_id(&params.request_id) else { return Err(Code::PermissionNotFound.into()) };
         let choice = Choice { request_id, pending_id: params.pending_id.clone(), option_id: params.option_id.clone() };
         let outcome = match hub.live(&key) {
             Some(execution) => {
                 let (reply, answer) = oneshot::channel();
-                execution.send(Command::Resolve { choice, actor: connection.actor.clone(), reply });
+                execution.send(Command::Resolve { choice, actor: connection.actor().clone(), reply });
                 answer.await.unwrap_or(Err(ResolveError::Unanswered(Unanswered::NotLive)))
             }
             None => Err(ResolveError::Unanswered(Unanswered::NotLive)),
@@ -117,7 +125,7 @@ pub(super) fn record(
         code: code.as_str(),
         pending_id,
         option_id,
-        actor: connection.actor.clone(),
+        actor: connection.actor().clone(),
         at: Timestamp::now(),
     });
 }

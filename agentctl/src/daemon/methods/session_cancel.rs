@@ -7,12 +7,13 @@ use tokio::sync::oneshot;
 use super::{Method, ended, live_execution, owner};
 use crate::daemon::execution::Command;
 use crate::daemon::server::Connection;
-use crate::wire::{CancelParams, CancelResult, Failure};
+use crate::wire::{Access, CancelParams, CancelResult, Failure};
 
 pub(super) struct Cancel;
 
 impl Method for Cancel {
     const NAME: &'static str = "session/cancel";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Cancels the running turn: its live requests are answered `cancelled`, then the agent is told.";
     type Params = CancelParams;
     type Result = CancelResult;

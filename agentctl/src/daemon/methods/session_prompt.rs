@@ -10,12 +10,13 @@ use tokio::sync::oneshot;
 use super::{Method, ended, live_execution, owner, raw};
 use crate::daemon::execution::Command;
 use crate::daemon::server::Connection;
-use crate::wire::{Failure, PromptParams, PromptResult, Raw};
+use crate::wire::{Access, Failure, PromptParams, PromptResult, Raw};
 
 pub(super) struct Prompt;
 
 impl Method for Prompt {
     const NAME: &'static str = "session/prompt";
+    const ACCESS: Access = Access::Operator;
     const ABOUT: &'static str = "Starts a turn and answers when it ends. A client that goes away does not end the turn.";
     type Params = PromptParams;
     type Result = PromptResult;

@@ -11,5 +11,6 @@ pub mod known;
 pub mod limits;
 pub mod paths;
 pub mod permission;
+pub mod relay;
 pub mod replay;
 pub mod wire;

@@ -105,7 +105,7 @@ async fn start(
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
-    let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd) };
+    let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd), inherited: None };
     let process = hub.spawner.spawn(spec).await.map_err(|error| spawn_failure(&error, &redactor))?;
     hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     hub.audit.execution_started(ExecutionStarted {

@@ -25,6 +25,8 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i32 = -32601;
     /// The params are wrong.
     pub const INVALID_PARAMS: i32 = -32602;
+    /// The client can't do it.
+    pub const INTERNAL_ERROR: i32 = -32603;
     /// The asker took the request back.
     pub const REQUEST_CANCELLED: i32 = -32800;
     /// ACP: the agent wants `authenticate` first.

@@ -7,6 +7,7 @@ use acp_bridge::id::RpcId;
 use acp_bridge::message::code;
 use acp_bridge::outbox::TakeBack;
 use acp_bridge::prompt::Prompt;
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
@@ -21,6 +22,7 @@ use crate::code::Code;
 use crate::domain::{Actor, Claim, ClaimResult, End};
 use crate::limits::DELIVERY_WAIT;
 use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
+use crate::relay::What;
 use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, State, Topic};
 
 /// The claims of this execution whose outcome is not known yet.
@@ -32,9 +34,18 @@ struct InFlight {
     choice: Choice,
     actor: Actor,
     option_kind: Box<RawValue>,
-    reply: oneshot::Sender<Result<ResolveResult, ResolveError>>,
+    answerer: Answerer,
     /// When its frame is taken back if nothing of it was written.
     deadline: Option<Instant>,
+}
+
+/// Who hears what became of a claim.
+#[derive(Debug)]
+pub(super) enum Answerer {
+    /// A caller of the socket.
+    Caller(oneshot::Sender<Result<ResolveResult, ResolveError>>),
+    /// The editor, whose own frame this is.
+    Editor(Bytes),
 }
 
 impl Claims {
@@ -45,7 +56,7 @@ impl Claims {
 
 impl Task {
     /// The agent asks. The request is registered before anything else is done.
-    pub(super) fn permission_requested(&mut self, id: RpcId, params: Option<&RawValue>) {
+    pub(super) fn permission_requested(&mut self, id: RpcId, params: Option<&RawValue>, line: &[u8]) {
         let prompt = match Prompt::read(params) {
             Ok(prompt) => prompt,
             Err(error) => {
@@ -59,14 +70,17 @@ impl Task {
         let made_up = format!("agentctl-{}", Uuid::new_v4());
         let offers = prompt.options.iter().map(|o| Offer { option_id: o.id.clone(), selectable: o.selectable }).collect();
         let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
-        let (exec, redactor) = (&self.exec, &self.redactor);
-        let keep = |pending_id: &str| Arc::new(Request::new(exec, redactor, request_id, pending_id, &prompt, earlier));
-        let back = take_back(&mut self.outbox, &mut self.table);
-        let raised = self.table.raise(request_id, id, prompt.acp_session_id.clone(), offers, &made_up, keep);
+        let (exec, redactor) = (self.exec.clone(), self.redactor.clone());
+        let earlier = earlier.cloned();
+        let keep = |pending_id: &str| Arc::new(Request::new(&exec, &redactor, request_id, pending_id, &prompt, earlier.as_ref()));
+        let mut back = take_back(&mut self.outbox, &mut self.table);
+        back.extend(self.take_back_answer(&id));
+        let raised = self.table.raise(request_id, id.clone(), prompt.acp_session_id.clone(), offers, &made_up, keep);
         match raised {
             Ok(Raised { shown, replaced }) => {
                 self.count(|c| c.prompts += 1);
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
+                self.ask_editor(&id, What::Prompt(request_id), line);
                 let event = self.event("requested", &shown);
                 self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
                 self.hub.audit.request_seen(shown.row.clone());
@@ -74,6 +88,9 @@ impl Task {
             Err(refused) => {
                 self.count(|c| c.prompts_refused += 1);
                 self.settle(back, refused.replaced.into_iter().collect(), "replaced_by_agent");
+                // It sees what the agent wrote, and that it need not answer.
+                self.ask_editor(&id, What::Prompt(request_id), line);
+                self.close_for_editor(request_id, true);
                 // Too many are only counted: an agent must not fill the disk with them.
                 let reason = match refused.why {
                     Refusal::TurnCancelled => Some("turn_cancelled"),
@@ -102,12 +119,19 @@ impl Task {
 
     /// A caller chose an option: steps 2 to 6 of resolving.
     pub(super) fn resolve(&mut self, choice: Choice, actor: Actor, reply: oneshot::Sender<Result<ResolveResult, ResolveError>>) {
+        if let Err((unanswered, Answerer::Caller(reply))) = self.claim(choice, actor, Answerer::Caller(reply)) {
+            let _ = reply.send(Err(ResolveError::Unanswered(unanswered)));
+        }
+    }
+
+    /// Steps 3 to 6: the in-memory race, then the durable claim.
+    pub(super) fn claim(&mut self, choice: Choice, actor: Actor, answerer: Answerer) -> Result<Uuid, (Unanswered, Answerer)> {
         let claim_id = Uuid::new_v4();
         let begun = match self.table.begin(choice.request_id, &choice.pending_id, &choice.option_id, claim_id) {
             Ok(begun) => begun,
-            Err(unanswered) => return drop(reply.send(Err(ResolveError::Unanswered(unanswered)))),
+            Err(unanswered) => return Err((unanswered, answerer)),
         };
-        let Some(request) = self.table.get(choice.request_id).cloned() else { return };
+        let Some(request) = self.table.get(choice.request_id).cloned() else { return Err((Unanswered::NotLive, answerer)) };
         let option_kind = request.shown.options.get(begun.option).map_or_else(|| RawValue::NULL.to_owned(), |o| o.kind.0.clone());
         let claim = Claim {
             claim_id,
@@ -125,7 +149,8 @@ impl Task {
         let resolution = event_resolution(&actor, &choice.option_id, &option_kind);
         let event = self.event("resolving", &request);
         self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
-        self.claims.0.insert(claim_id, InFlight { choice, actor, option_kind, reply, deadline: None });
+        self.claims.0.insert(claim_id, InFlight { choice, actor, option_kind, answerer, deadline: None });
+        Ok(claim_id)
     }
 
     /// The claim is on disk, or is not: step 7.
@@ -150,9 +175,15 @@ impl Task {
             Ok(right) => {
                 crate::failpoint::hit("deliver.before");
                 let Some(claim) = self.claims.0.get_mut(&claim_id) else { return };
-                claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
-                let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
-                self.outbox.push_urgent(frame, Some(delivery));
+                match &claim.answerer {
+                    Answerer::Caller(_) => {
+                        claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
+                        let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
+                        self.outbox.push_urgent(frame, Some(delivery));
+                    }
+                    // It keeps its place among the editor's frames, as long as that takes.
+                    Answerer::Editor(frame) => self.outbox.push_in_order(frame.clone(), Some(right.select_by(claim_id))),
+                }
             }
             Err(end) => {
                 let result = if end == End::Expired { ClaimResult::Expired } else { ClaimResult::Stale };
@@ -165,7 +196,7 @@ impl Task {
     pub(super) fn delivered(&mut self, delivery: &Delivery) {
         let ended = self.table.delivered(delivery);
         let Some(claim) = self.claims.0.remove(&delivery.claim_id()) else { return };
-        let InFlight { choice, actor, option_kind, reply, .. } = claim;
+        let InFlight { choice, actor, option_kind, answerer, .. } = claim;
         let resolution = event_resolution(&actor, &choice.option_id, &option_kind);
         let success = ResolveResult {
             task_id: self.exec.task_id.clone(),
@@ -185,12 +216,14 @@ impl Task {
             at: Timestamp::now(),
         };
         self.hub.audit.finish(finish, move |result| {
+            let Answerer::Caller(reply) = answerer else { return };
             let _ = reply.send(result.map(|()| success).map_err(|error| {
                 let text = format!("The answer was handed to the agent, but that could not be recorded: {error}");
                 ResolveError::Failed(Failure::because(Code::PermissionAuditFailed, text))
             }));
         });
         if let Some(ended) = ended {
+            self.close_for_editor(ended.request_id, true);
             let event = self.event("resolved", &ended.shown);
             self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
         }
@@ -292,7 +325,7 @@ impl Task {
         self.finish_claim(claim_id, result, end.and_then(|end| Some(Ending { end, reason: ending?.into() })));
         if let Some(claim) = self.claims.0.remove(&claim_id) {
             let failure = Failure::of(Code::PermissionDeliveryFailed).with(|data| data.end = end);
-            let _ = claim.reply.send(Err(ResolveError::Failed(failure)));
+            self.tell_failure(claim, failure);
         }
     }
 
@@ -314,7 +347,14 @@ impl Task {
         {
             self.tell(Topic::Permission, self.event("pending", request));
         }
-        let _ = claim.reply.send(Err(ResolveError::Failed(failure)));
+        self.tell_failure(claim, failure);
+    }
+
+    fn tell_failure(&self, claim: InFlight, failure: Failure) {
+        match claim.answerer {
+            Answerer::Caller(reply) => drop(reply.send(Err(ResolveError::Failed(failure)))),
+            Answerer::Editor(_) => self.report(format!("the editor's answer to a permission request was not given to the agent: {}", failure.message)),
+        }
     }
 
     /// After a change of the table: answers what is to be answered, records and tells every end, and queues the
@@ -326,12 +366,30 @@ impl Task {
                 (Some(right), _) => self.outbox.push_urgent(right.cancelled(), None),
                 (None, _) => {}
             }
-            let event = self.event(end.as_str(), &shown);
-            self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
-            self.hub.audit.request_ended(request_id, Ending { end, reason: reason.into() }, Timestamp::now());
+            self.request_ended(request_id, end, &shown, reason);
         }
         for (request_id, claim_id) in back {
             self.deliver(request_id, claim_id);
+        }
+    }
+
+    /// Tells and records the end of a request that no answer was given to.
+    pub(super) fn request_ended(&mut self, request_id: Uuid, end: End, request: &Request, reason: &'static str) {
+        // The editor knows of its own cancel and sees the agent's withdrawal; after the end of the agent it sees that.
+        self.close_for_editor(request_id, !matches!(end, End::Withdrawn | End::Expired) && reason != "turn_cancelled");
+        let event = self.event(end.as_str(), request);
+        self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
+        self.hub.audit.request_ended(request_id, Ending { end, reason: reason.into() }, Timestamp::now());
+    }
+
+    /// The agent uses an id for something else than a prompt that can be listed.
+    pub(super) fn replaced(&mut self, id: &RpcId) {
+        let mut back = take_back(&mut self.outbox, &mut self.table);
+        back.extend(self.take_back_answer(id));
+        let ended = self.table.replace(id);
+        self.settle(back, ended.into_iter().collect(), "replaced_by_agent");
+        if let Some(editor) = &mut self.editor {
+            editor.ledger.supersede(id);
         }
     }
 

@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
@@ -13,7 +11,6 @@ use acp_bridge::presentation::Redactor;
 use acp_bridge::process::{ExitWatch, Leader, Mark, Spawned, end_tree};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead as _, ReadBuf};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -21,7 +18,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::asks::Asks;
+use super::editor::Editor;
 use super::prompts::Claims;
+use super::ready::{exited, lent_readable, lent_writable, read, readable, sleep_until, writable};
 use super::report::Stderr;
 use super::request::Request;
 use super::stop::Stop;
@@ -36,7 +35,7 @@ use crate::wire::{AgentDescription, Counters, State};
 
 thread_local! {
     /// One buffer for all reads: an idle execution has none.
-    static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
+    pub(super) static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
 }
 
 /// What is known when an agent's process has been spawned.
@@ -61,15 +60,29 @@ pub struct Launch {
     pub redactor: Redactor,
     /// Its process.
     pub process: Spawned,
+    /// Who initializes it and opens its sessions.
+    pub client: Client,
 }
 
-/// Starts the task of a spawned agent. `ready` gets the outcome of its `initialize` and `session/new`; when
-/// that is a failure, the agent's tree has ended.
+/// Who speaks to an agent.
+#[derive(Debug)]
+pub enum Client {
+    /// We do. Gets the outcome of `initialize` and `session/new`; when that is a failure, the agent's tree has ended.
+    Us(oneshot::Sender<Started>),
+    /// An editor does.
+    Editor(Box<Editor>),
+}
+
+/// Starts the task of a spawned agent.
 ///
 /// # Errors
 /// Its pipes can't be waited for; the process is being ended.
-pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -> io::Result<Arc<Execution>> {
-    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process } = launch;
+pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
+    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process, client } = launch;
+    let (ready, editor) = match client {
+        Client::Us(ready) => (Some(ready), None),
+        Client::Editor(editor) => (None, Some(editor)),
+    };
     let (commands, queue) = mpsc::unbounded_channel();
     let execution = Arc::new(Execution {
         id,
@@ -79,6 +92,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         command,
         cwd,
         started_at,
+        proxied: editor.is_some(),
         commands,
         status: Mutex::new(Status {
             state: State::Starting,
@@ -126,7 +140,8 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -
         tools: ToolCalls::default(),
         redactor,
         err: Stderr::default(),
-        ready: Some(ready),
+        editor,
+        ready,
         stop: Stop::default(),
     };
     tokio::spawn(supervise(task, spare, mark));
@@ -166,6 +181,7 @@ pub(super) struct Task {
     pub(super) tools: ToolCalls,
     pub(super) redactor: Redactor,
     pub(super) err: Stderr,
+    pub(super) editor: Option<Box<Editor>>,
     pub(super) ready: Option<oneshot::Sender<Started>>,
     pub(super) stop: Stop,
 }
@@ -176,6 +192,8 @@ enum Wake {
     /// So many bytes of stdout lie in the scratch buffer.
     Stdout(io::Result<usize>),
     Stderr,
+    EditorInput,
+    EditorOutput,
     LeaderExit,
     Timer,
 }
@@ -183,7 +201,9 @@ enum Wake {
 impl Task {
     async fn run(mut self) {
         self.happened(fixture::Event::Spawned);
-        self.initialize();
+        if self.editor.is_none() {
+            self.initialize();
+        }
         while !self.is_over() {
             match self.wait().await {
                 Wake::Command(Some(command)) => self.command(command),
@@ -191,9 +211,13 @@ impl Task {
                 Wake::Stdin => self.flush(),
                 Wake::Stdout(read) => self.read_stdout(read),
                 Wake::Stderr => self.read_stderr(),
+                Wake::EditorInput => self.read_editor(),
+                // Below.
+                Wake::EditorOutput => {}
                 Wake::LeaderExit => self.leader_exited(),
                 Wake::Timer => self.timers(),
             }
+            self.flush_editor();
             self.exec.status.lock().pending = self.table.len();
             self.hub.bus.flush();
         }
@@ -203,12 +227,17 @@ impl Task {
     async fn wait(&mut self) -> Wake {
         let deadline = self.next_deadline();
         let writing = !self.outbox.is_empty();
-        let Self { commands, stdin, stdout, stderr, leader_exit, .. } = self;
+        let waiting = self.outbox.bulk_bytes();
+        let Self { commands, stdin, stdout, stderr, leader_exit, editor, stop, .. } = self;
+        let editor = editor.as_deref();
         tokio::select! {
             command = commands.recv() => Wake::Command(command),
             () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
-            read = read(stdout.as_mut()) => Wake::Stdout(read),
-            () = readable(stderr.as_ref()) => Wake::Stderr,
+            read = read(stdout.as_mut().filter(|_| editor.is_none_or(Editor::has_room))) => Wake::Stdout(read),
+            () = readable(stderr.as_ref().filter(|_| editor.is_none_or(|e| e.writing_stderr().is_none()))) => Wake::Stderr,
+            () = lent_readable(editor.filter(|_| !stop.is_begun()).and_then(|e| e.reading(waiting))) => Wake::EditorInput,
+            () = lent_writable(editor.and_then(Editor::writing)) => Wake::EditorOutput,
+            () = lent_writable(editor.and_then(Editor::writing_stderr)) => Wake::EditorOutput,
             () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
             () = sleep_until(deadline) => Wake::Timer,
         }
@@ -224,7 +253,10 @@ impl Task {
                 let result = self.cancel_request(request_id, &pending_id);
                 let _ = reply.send(result);
             }
-            Command::ClaimDone { claim_id, result } => self.claim_done(claim_id, result),
+            Command::ClaimDone { claim_id, result } => {
+                self.claim_done(claim_id, result);
+                self.editor_goes_on(claim_id);
+            }
             Command::Prompt { acp_session_id, prompt, reply } => self.prompt(acp_session_id, &prompt, reply),
             Command::CancelTurn { acp_session_id, reply } => {
                 let result = self.cancel_turn(acp_session_id);
@@ -269,8 +301,12 @@ impl Task {
     }
 
     fn close_stdin_if_asked(&mut self) {
-        if self.stop.is_begun() && self.stdin.take().is_some() {
+        let editor_ended = self.editor.as_ref().is_some_and(|editor| editor.is_silent());
+        if (self.stop.is_begun() || editor_ended) && self.stdin.take().is_some() {
             self.happened(fixture::Event::StdinClosed);
+            if !self.stop.is_begun() {
+                self.stdin_gone();
+            }
         }
     }
 
@@ -302,6 +338,9 @@ impl Task {
             Some(Ok(n)) => {
                 self.err.push(&scratch[..n]);
                 self.count(|c| c.stderr_bytes += n as u64);
+                if let Some(editor) = &mut self.editor {
+                    editor.send_stderr(&scratch[..n]);
+                }
                 false
             }
             Some(Err(error)) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
@@ -338,7 +377,8 @@ impl Task {
     }
 
     fn is_over(&self) -> bool {
-        self.stdout.is_none() && self.leader_exit.is_none() || self.stop.is_out_of_patience()
+        let is_served = self.editor.as_ref().is_none_or(|editor| editor.is_served());
+        self.stdout.is_none() && self.leader_exit.is_none() && is_served || self.stop.is_out_of_patience()
     }
 
     /// Whether the agent's output is still open.
@@ -347,7 +387,8 @@ impl Task {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
-        [self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), self.turns.values().filter_map(|t| t.deadline).min()]
+        let look = self.editor.as_ref().and_then(|editor| editor.look());
+        [look, self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), self.turns.values().filter_map(|t| t.deadline).min()]
             .into_iter()
             .flatten()
             .min()
@@ -358,50 +399,7 @@ impl Task {
         self.delivery_timers(now);
         self.ask_timers(now);
         self.turn_timers(now);
+        self.look_for_editor(now);
         self.stop_timers(now);
-    }
-}
-
-// Each waits for ever for what is not there, and ends on an error: the next read or write meets it.
-
-async fn writable(pipe: Option<&pipe::Sender>) {
-    match pipe {
-        Some(pipe) => drop(pipe.writable().await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Reads into the scratch buffer. Nobody else runs before what was read is used: there is one thread, and no await between.
-async fn read(pipe: Option<&mut pipe::Receiver>) -> io::Result<usize> {
-    let Some(pipe) = pipe else { return std::future::pending().await };
-    let mut pipe = Pin::new(pipe);
-    std::future::poll_fn(|cx| {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(scratch);
-            std::task::ready!(pipe.as_mut().poll_read(cx, &mut buffer))?;
-            Poll::Ready(Ok(buffer.filled().len()))
-        })
-    })
-    .await
-}
-
-async fn readable(pipe: Option<&pipe::Receiver>) {
-    match pipe {
-        Some(pipe) => drop(pipe.readable().await),
-        None => std::future::pending().await,
-    }
-}
-
-async fn exited(leader: Option<&ExitWatch>) {
-    match leader {
-        Some(leader) => leader.exited().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

@@ -9,6 +9,7 @@ mod execution_stop;
 mod permission_cancel;
 mod permission_list;
 mod permission_resolve;
+mod proxy_start;
 mod session_cancel;
 mod session_prompt;
 
@@ -91,12 +92,18 @@ methods! {
     permission_cancel::Cancel,
     audit_list::List,
     event_subscribe::Subscribe,
+    proxy_start::Start,
 }
 
 /// Whether a method only reads, and its answer can be large: such calls of one connection are carried out one after the
 /// other, each once the client has read what came before.
 pub fn has_large_answer(method: &str) -> bool {
     [permission_list::List::NAME, audit_list::List::NAME, execution_list::List::NAME].contains(&method)
+}
+
+/// Whether a method uses descriptors that come with its message.
+pub fn takes_descriptors(method: &str) -> bool {
+    method == proxy_start::Start::NAME
 }
 
 async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {

@@ -26,8 +26,8 @@ pub const NOISE_SAMPLE_BYTES: usize = 256;
 pub const TOOL_CALLS: usize = 64;
 /// Bytes of one remembered tool call: a larger one is not remembered.
 pub const TOOL_CALL_BYTES: usize = 256 * 1024;
-/// Answers that an editor owes its agent: a further request of the agent is answered with an error.
-pub const EDITOR_OWES: usize = 16 * 1024;
+/// Bytes of what an editor owes its agent (an answer costs 128 and its id): a further request of the agent is answered with an error.
+pub const EDITOR_OWES: usize = 16 * 1024 * 1024;
 /// Requests of an editor of which the answers are looked at: turns and sessions of further ones are not known.
 pub const EDITOR_ASKS: usize = 4 * 1024;
 /// Bytes waiting for an editor that doesn't read: its agent's stdout is not read until it does. One frame may be over it.

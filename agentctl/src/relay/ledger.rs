@@ -34,6 +34,11 @@ pub enum Answer {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// About what an owed answer costs: its id may be long.
+pub fn cost(agent_id: &RpcId) -> usize {
+    agent_id.raw().len() + 128
+}
+
 /// The answers that the editor owes.
 #[derive(Debug)]
 pub struct Ledger {
@@ -43,6 +48,8 @@ pub struct Ledger {
     current: HashMap<RpcId, RpcId>,
     /// The editor's id of a prompt whose answer is still wanted.
     prompts: HashMap<Uuid, RpcId>,
+    /// What they cost, and may cost at most.
+    bytes: usize,
     cap: usize,
     aliases: u64,
 }
@@ -55,9 +62,9 @@ struct Owed {
 }
 
 impl Ledger {
-    /// An empty one for at most `cap` answers.
+    /// An empty one for answers that cost at most `cap` bytes, see [`cost`].
     pub fn new(cap: usize) -> Self {
-        Self { owed: HashMap::new(), current: HashMap::new(), prompts: HashMap::new(), cap, aliases: 0 }
+        Self { owed: HashMap::new(), current: HashMap::new(), prompts: HashMap::new(), bytes: 0, cap, aliases: 0 }
     }
 
     /// The agent asks. What its id meant before is asked anew by that. Returns the id for the editor if it is not the
@@ -67,9 +74,10 @@ impl Ledger {
     /// [`Full`]: it can't be passed on.
     pub fn ask(&mut self, agent_id: &RpcId, what: What) -> Result<Option<RpcId>, Full> {
         self.supersede(agent_id);
-        if self.owed.len() >= self.cap {
+        if self.bytes + cost(agent_id) > self.cap {
             return Err(Full);
         }
+        self.bytes += cost(agent_id);
         let alias = self.owed.contains_key(agent_id).then(|| self.free_alias());
         let editor_id = alias.clone().unwrap_or_else(|| agent_id.clone());
         self.owed.insert(editor_id.clone(), Owed { agent_id: agent_id.clone(), what, wanted: true });
@@ -90,7 +98,9 @@ impl Ledger {
     /// The editor answers.
     pub fn answer(&mut self, editor_id: &RpcId) -> Answer {
         self.unwant_current(editor_id);
-        match self.owed.remove(editor_id) {
+        let owed = self.owed.remove(editor_id);
+        self.bytes -= owed.as_ref().map_or(0, |owed| cost(&owed.agent_id));
+        match owed {
             None => Answer::Nothing,
             Some(Owed { wanted: false, .. }) => Answer::Late,
             Some(Owed { agent_id, what, .. }) => {

@@ -12,4 +12,4 @@ mod ledger;
 #[cfg(test)]
 mod tests;
 
-pub use ledger::{Answer, Full, Ledger, What};
+pub use ledger::{Answer, Full, Ledger, What, cost};

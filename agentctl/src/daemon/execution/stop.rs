@@ -128,6 +128,7 @@ impl Task {
     /// The last thing that the task does.
     pub(super) async fn finish(mut self) {
         self.drain_stderr();
+        self.flush_editor();
         self.expire_requests("execution_ended");
         self.end_claims();
         let by = self.stop.by();

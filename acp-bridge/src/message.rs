@@ -286,7 +286,10 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_is_named_by_its_id_as_written() {
-        assert_eq!(cancel_request(&id("\"\\u0061\"")), "{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":\"\\u0061\"}}\n");
+        assert_eq!(
+            cancel_request(&id("\"\\u0061\"")),
+            "{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":\"\\u0061\"}}\n"
+        );
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl Agent {
         while let Some((_, message)) = lines.next() {
             let id = message["id"].clone();
             let result = match message["method"].as_str() {
-                Some("initialize") => json!({"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": {"name": "bench", "version": "1"}}),
+                Some("initialize") => {
+                    json!({"protocolVersion": 1, "agentCapabilities": {}, "agentInfo": {"name": "bench", "version": "1"}})
+                }
                 Some("session/new") => json!({"sessionId": "bench"}),
                 Some("session/prompt") => {
                     let text = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();

@@ -25,12 +25,18 @@ const SAY: &str = r#"say() { printf '{"jsonrpc":"2.0","method":"_say","params":"
 #[test]
 fn environment_folder_mask_and_limits_are_the_editors_and_nothing_of_ours_is_seen() {
     let daemon = Daemon::start();
-    let script = format!("{SAY} say \"$(pwd) $(umask) $(ulimit -n) $(ulimit -c) $X\"; say \"$(env | grep -c AGENTCTL_) $(ls /proc/self/fd | wc -l)\"");
+    let script = format!(
+        "{SAY} say \"$(pwd) $(umask) $(ulimit -n) $(ulimit -c) $X\"; say \"$(env | grep -c AGENTCTL_) $(ls /proc/self/fd | wc -l)\""
+    );
     let mut command = Command::new("sh");
     command.args(["-c", "umask 0157; ulimit -n 77; ulimit -c 0; exec \"$@\"", "sh"]);
     let proxy = shell(&daemon, &script);
     command.arg(proxy.get_program()).args(proxy.get_args());
-    command.env("AGENTCTL_SOCKET", daemon.socket()).env("AGENTCTL_STATE_DIR", "/x").env("X", "ü \"1\"".replace('"', "")).env("NOTIFY_SOCKET", "/n");
+    command
+        .env("AGENTCTL_SOCKET", daemon.socket())
+        .env("AGENTCTL_STATE_DIR", "/x")
+        .env("X", "ü \"1\"".replace('"', ""))
+        .env("NOTIFY_SOCKET", "/n");
     let output = command.current_dir("/usr").stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.contains("\"/usr 0157 77 0 ü 1\""), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -149,7 +155,14 @@ fn descriptors_are_taken_by_one_method_with_its_exact_count_only() {
     let answer = send("proxy/start", 3);
     assert!(answer["error"]["message"].as_str().is_some_and(|text| text.contains("can't be used")), "{answer}");
     assert!(send("control/status", 3).get("result").is_some());
-    assert!(daemon.connect().call("proxy/start", json!({"command": "cat", "cwd": "/", "task_id": "t", "env": {}, "umask": 0, "limits": []})).0.get("error").is_some());
+    assert!(
+        daemon
+            .connect()
+            .call("proxy/start", json!({"command": "cat", "cwd": "/", "task_id": "t", "env": {}, "umask": 0, "limits": []}))
+            .0
+            .get("error")
+            .is_some()
+    );
     until("all descriptors to be closed", || (open() <= before).then_some(()));
 }
 
@@ -168,7 +181,9 @@ fn prepared(daemon: &Daemon, conn: &mut Conn, session: &str, when: When) -> Prox
         When::Idle => {}
         When::Output => {
             let mut to = proxied.to_editor.as_ref().and_then(|to| to.try_clone().ok()).expect("open");
-            std::thread::spawn(move || while writeln!(to, "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{}}}}").is_ok() {});
+            std::thread::spawn(
+                move || while writeln!(to, "{{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{{}}}}").is_ok() {},
+            );
         }
         When::Pending => {
             proxied.to_editor(&ask("5"));

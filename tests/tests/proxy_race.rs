@@ -122,7 +122,8 @@ fn every_request_has_one_answer_whoever_is_first() {
         if turn_is_over {
             let number = 2 + round / 4;
             proxied.agent_sends(&format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"stopReason":"cancelled"}}}}"#));
-            let next = format!(r#"{{"jsonrpc":"2.0","id":{},"method":"session/prompt","params":{{"sessionId":"a","prompt":[]}}}}"#, number + 1);
+            let next =
+                format!(r#"{{"jsonrpc":"2.0","id":{},"method":"session/prompt","params":{{"sessionId":"a","prompt":[]}}}}"#, number + 1);
             while proxied.editor.json()["result"]["stopReason"] != "cancelled" {}
             proxied.to_agent(&next);
         }

@@ -103,7 +103,8 @@ impl Expect {
             Some("$/cancel_request") => {
                 if let Some(at) = self.live.iter().position(|asked| asked.id == frame["params"]["requestId"]) {
                     let id = self.live.remove(at).id;
-                    out.agent.push(Err(json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32800, "message": "the request was cancelled"}})));
+                    out.agent
+                        .push(Err(json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32800, "message": "the request was cancelled"}})));
                 }
             }
             None if self.turn.as_ref().is_some_and(|(id, _)| *id == frame["id"]) => {

@@ -10,16 +10,21 @@ use agentctl_tests::harness::{Daemon, Lines, Proxied, rounds, until};
 
 /// Frames that look alike to a parser and not to a hash. No two are the same.
 fn frame(n: usize, seed: u64) -> String {
-    let odd = ["1e3", "1E+3", "-0", "0.1000", "123456789012345678901234567890", "1.7976931348623157e308", "5e-324", "100000000000000000000.0"];
+    let odd =
+        ["1e3", "1E+3", "-0", "0.1000", "123456789012345678901234567890", "1.7976931348623157e308", "5e-324", "100000000000000000000.0"];
     let texts = ["\\u00e9\\/", "é", "\\ud83d\\ude00", "\u{1F600}", "\\\"\\\\\\b\\f\\n\\r\\t", "\u{2028}\u{202e}", "\\u0000", "tool_call"];
     let mix = (n as u64).wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed).rotate_left(29);
     let pick = |list: &[&'static str], shift: u32| list[usize::try_from(mix >> shift).unwrap_or(0) % list.len()];
     let (number, text) = (pick(&odd, 5), pick(&texts, 11));
     let filler = "x".repeat(usize::try_from(mix >> 40).unwrap_or(0) % 300);
     match mix % 4 {
-        0 => format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"a","n":{n},"{text}":[{number},"{text}",{{"_meta":null}}],"f":"{filler}"}}}}"#),
+        0 => format!(
+            r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"a","n":{n},"{text}":[{number},"{text}",{{"_meta":null}}],"f":"{filler}"}}}}"#
+        ),
         1 => format!(r#"{{ "method" : "_x/{text}" , "unknown":{number}, "jsonrpc":"2.0","params":[ {n}, {number} ,"{filler}"] }}"#),
-        2 => format!(r#"{{"jsonrpc":"2.0","id":"{seed}-{n}","method":"fs/read_text_file","params":{{"a":{number},"b":"{text}{filler}"}}}}"#),
+        2 => {
+            format!(r#"{{"jsonrpc":"2.0","id":"{seed}-{n}","method":"fs/read_text_file","params":{{"a":{number},"b":"{text}{filler}"}}}}"#)
+        }
         _ => format!("{{\"jsonrpc\":\"2.0\",\"method\":\"_r\",\"params\":{{\"a\":{number},\"n\":{n},\"b\":\"{text}\"}},\"z\":{{}}}}\r"),
     }
 }
@@ -133,7 +138,8 @@ fn a_paused_editor_holds_its_agent_up_and_grows_nothing_while_the_socket_still_a
     for fifo in [&fifo_out, &fifo_in] {
         nix::unistd::mkfifo(fifo, nix::sys::stat::Mode::S_IRWXU).expect("a fifo");
     }
-    let mut command = daemon.command(&["proxy", "--task", "t", "--session", session, "--", "sh", "-c", "cat < \"$1\" & cat > \"$2\"; wait", "sh"]);
+    let mut command =
+        daemon.command(&["proxy", "--task", "t", "--session", session, "--", "sh", "-c", "cat < \"$1\" & cat > \"$2\"; wait", "sh"]);
     let mut proxy = agentctl_tests::harness::piped(command.args([&fifo_out, &fifo_in]));
     let mut to_editor = std::fs::File::options().write(true).open(&fifo_out).expect("the agent's stdout");
     let agent = Lines::of(std::fs::File::open(&fifo_in).expect("the agent's stdin"));

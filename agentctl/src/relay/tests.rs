@@ -99,16 +99,8 @@ fn check(ops: &[Op], cap: usize) {
 
 #[test]
 fn every_order_of_a_small_world() {
-    const OPS: [Op; 8] = [
-        Op::AskPrompt(0),
-        Op::AskOther(0),
-        Op::AskPrompt(2),
-        Op::Answer(0),
-        Op::Answer(1),
-        Op::Close(0),
-        Op::Close(1),
-        Op::Supersede(0),
-    ];
+    const OPS: [Op; 8] =
+        [Op::AskPrompt(0), Op::AskOther(0), Op::AskPrompt(2), Op::Answer(0), Op::Answer(1), Op::Close(0), Op::Close(1), Op::Supersede(0)];
     const LENGTH: u32 = 5;
     for mut n in 0..OPS.len().pow(LENGTH) {
         let mut ops = Vec::new();

@@ -60,7 +60,8 @@ fn run_row(daemon: &Daemon, own: &str, socket: &str, bench: &str, acpx: Option<&
         let home = daemon.folder().join("acpx-home");
         std::fs::create_dir_all(&home).expect("a folder");
         let agent = format!("{bench} agent");
-        let command = ["env", &format!("HOME={}", home.display()), acpx, "--cwd", home.to_str().expect("UTF-8"), "--agent", &agent, "exec", "hello"];
+        let command =
+            ["env", &format!("HOME={}", home.display()), acpx, "--cwd", home.to_str().expect("UTF-8"), "--agent", &agent, "exec", "hello"];
         theirs = times(&command.map(str::to_owned), SLOW_ROUNDS).0;
         let their_extra = median(&theirs) - median(&alone);
         against = format!("`acpx exec` +{their_extra:.0} ms");

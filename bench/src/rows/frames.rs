@@ -13,7 +13,10 @@ use crate::measure::{cpu, median};
 const ROUNDS: usize = 7;
 
 pub fn measure(_: &Setting<'_>) -> Vec<Row> {
-    vec![row("CPU a frame of 235 bytes, one reading subscriber", 200_000, 235, 1.5), row("CPU a frame of 1 MiB, the same", 300, 1 << 20, 1.1)]
+    vec![
+        row("CPU a frame of 235 bytes, one reading subscriber", 200_000, 235, 1.5),
+        row("CPU a frame of 1 MiB, the same", 300, 1 << 20, 1.1),
+    ]
 }
 
 fn row(what: &str, count: usize, size: usize, target: f64) -> Row {

@@ -160,7 +160,9 @@ pub fn ask(id: &str) -> String {
 
 /// An editor's answer to a prompt: no two look alike to us.
 pub fn answer(id: &str, option: &str) -> String {
-    format!(r#"{{"id":{id}, "result":{{"_meta":{{"n":1.50e1}},"outcome":{{"optionId":"{option}","outcome":"selected"}}}},"jsonrpc":"2.0"}}"#)
+    format!(
+        r#"{{"id":{id}, "result":{{"_meta":{{"n":1.50e1}},"outcome":{{"optionId":"{option}","outcome":"selected"}}}},"jsonrpc":"2.0"}}"#
+    )
 }
 
 /// A command whose stdio are pipes and whose descriptors are the test's.

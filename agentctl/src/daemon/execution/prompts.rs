@@ -353,7 +353,9 @@ impl Task {
     fn tell_failure(&self, claim: InFlight, failure: Failure) {
         match claim.answerer {
             Answerer::Caller(reply) => drop(reply.send(Err(ResolveError::Failed(failure)))),
-            Answerer::Editor(_) => self.report(format!("the editor's answer to a permission request was not given to the agent: {}", failure.message)),
+            Answerer::Editor(_) => {
+                self.report(format!("the editor's answer to a permission request was not given to the agent: {}", failure.message))
+            }
         }
     }
 

@@ -116,7 +116,9 @@ impl Task {
                 }
                 self.request_ended(request_id, end, &request, reason);
                 if !verbatim {
-                    self.report(format!("the editor's answer to a permission request can't be used ({reason}); the agent was told `cancelled`"));
+                    self.report(format!(
+                        "the editor's answer to a permission request can't be used ({reason}); the agent was told `cancelled`"
+                    ));
                 }
                 (reason == "editor_option_not_offered").then_some(Code::PermissionOptionNotOffered)
             }

@@ -131,8 +131,7 @@ pub(super) async fn start(
         process,
         client,
     };
-    let execution =
-        launch(hub, about).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
+    let execution = launch(hub, about).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
     reservation.keep(&execution);
     if params.bind && !connection.bind(id) {
         execution.stop("its starter's connection closed").await;

@@ -4,8 +4,10 @@
 //! owns (table, outbox, turns) needs no lock.
 
 mod asks;
+mod claims;
 mod editor;
 mod inbound;
+mod launch;
 mod prompts;
 mod ready;
 mod record;
@@ -35,7 +37,7 @@ use crate::wire::{
 };
 
 pub use editor::Editor;
-pub use task::{Client, Launch, launch};
+pub use launch::{Client, Launch, launch};
 
 /// What can be asked of an execution. Dropping the reply does not undo the work.
 #[derive(Debug)]

@@ -1,19 +1,17 @@
 //! Permission requests: raised, listed, claimed, delivered, ended.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use acp_bridge::id::RpcId;
 use acp_bridge::message::code;
-use acp_bridge::outbox::TakeBack;
 use acp_bridge::prompt::Prompt;
-use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::claims::{Answerer, InFlight};
 use super::request::Request;
 use super::task::Task;
 use super::{Choice, Command, ResolveError};
@@ -23,36 +21,7 @@ use crate::domain::{Actor, Claim, ClaimResult, End};
 use crate::limits::DELIVERY_WAIT;
 use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
 use crate::relay::What;
-use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, State, Topic};
-
-/// The claims of this execution whose outcome is not known yet.
-#[derive(Debug, Default)]
-pub(super) struct Claims(HashMap<Uuid, InFlight>);
-
-#[derive(Debug)]
-struct InFlight {
-    choice: Choice,
-    actor: Actor,
-    option_kind: Box<RawValue>,
-    answerer: Answerer,
-    /// When its frame is taken back if nothing of it was written.
-    deadline: Option<Instant>,
-}
-
-/// Who hears what became of a claim.
-#[derive(Debug)]
-pub(super) enum Answerer {
-    /// A caller of the socket.
-    Caller(oneshot::Sender<Result<ResolveResult, ResolveError>>),
-    /// The editor, whose own frame this is.
-    Editor(Bytes),
-}
-
-impl Claims {
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.0.values().filter_map(|claim| claim.deadline).min()
-    }
-}
+use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, Topic};
 
 impl Task {
     /// The agent asks. The request is registered before anything else is done.
@@ -69,12 +38,11 @@ impl Task {
         let request_id = Uuid::now_v7();
         let made_up = format!("agentctl-{}", Uuid::new_v4());
         let offers = prompt.options.iter().map(|o| Offer { option_id: o.id.clone(), selectable: o.selectable }).collect();
-        let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
-        let (exec, redactor) = (self.exec.clone(), self.redactor.clone());
-        let earlier = earlier.cloned();
-        let keep = |pending_id: &str| Arc::new(Request::new(&exec, &redactor, request_id, pending_id, &prompt, earlier.as_ref()));
         let mut back = take_back(&mut self.outbox, &mut self.table);
         back.extend(self.take_back_answer(&id));
+        let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
+        let (exec, redactor) = (&self.exec, &self.redactor);
+        let keep = |pending_id: &str| Arc::new(Request::new(exec, redactor, request_id, pending_id, &prompt, earlier));
         let raised = self.table.raise(request_id, id.clone(), prompt.acp_session_id.clone(), offers, &made_up, keep);
         match raised {
             Ok(Raised { shown, replaced }) => {
@@ -270,98 +238,16 @@ impl Task {
         if !self.outbox.is_empty() || !self.table.is_empty() {
             self.give_up_writing(ClaimResult::Failed, "stdin_gone");
         }
-        if self.is_open() && !self.stop.is_begun() && !self.is_wedged() {
+        // What an editor closed has no meaning but its own: the agent may go on.
+        let by_editor = self.editor.as_ref().is_some_and(|editor| editor.is_silent());
+        if self.is_open() && !self.stop.is_begun() && !self.is_wedged() && !by_editor {
             self.drain("the agent closed its stdin");
-        }
-    }
-
-    /// Nothing of an answer was written for too long: it is taken back. A part of it: nobody can know.
-    pub(super) fn delivery_timers(&mut self, now: Instant) {
-        let overdue: Vec<Uuid> = self.claims.0.iter().filter(|(_, c)| c.deadline.is_some_and(|d| d <= now)).map(|(id, _)| *id).collect();
-        for claim_id in overdue {
-            match self.outbox.take_back(|delivery: &Delivery| delivery.claim_id() == claim_id) {
-                TakeBack::Taken(delivery) => {
-                    self.table.put_back(delivery);
-                    let failure = Failure::because(Code::PermissionDeliveryFailed, "The agent does not read its stdin; nothing was sent.");
-                    self.finish_claim(claim_id, ClaimResult::Failed, None);
-                    self.release(claim_id, failure);
-                }
-                TakeBack::Partial => {
-                    self.set_state(State::Wedged, Some("the agent stopped reading within an answer".into()));
-                    self.stdin = None;
-                    self.give_up_writing(ClaimResult::Failed, "stdin_stuck");
-                }
-                TakeBack::Absent => drop(self.claims.0.get_mut(&claim_id).and_then(|claim| claim.deadline.take())),
-            }
-        }
-    }
-
-    /// Abandons the outbox: answers of which nothing was written end with `unwritten`, one of which a part was is
-    /// `indeterminate`, and every live request expires.
-    fn give_up_writing(&mut self, unwritten: ClaimResult, reason: &'static str) {
-        let (partial, rest) = self.outbox.abandon();
-        if let Some(delivery) = partial {
-            self.stdin = None;
-            self.undeliverable(&delivery, ClaimResult::Indeterminate, reason);
-        }
-        for delivery in rest {
-            self.undeliverable(&delivery, unwritten, reason);
-        }
-        let ended = self.table.expire_all();
-        self.settle(Vec::new(), ended, reason);
-    }
-
-    fn undeliverable(&mut self, delivery: &Delivery, result: ClaimResult, reason: &'static str) {
-        let ended = self.table.undeliverable(delivery);
-        self.claim_failed(delivery.claim_id(), result, Some(End::Expired), Some(reason));
-        if let Some(ended) = ended {
-            let event = self.event("expired", &ended.shown);
-            self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
-        }
-    }
-
-    /// A claim that delivers nothing (any more): its caller is told.
-    fn claim_failed(&mut self, claim_id: Uuid, result: ClaimResult, end: Option<End>, ending: Option<&'static str>) {
-        self.finish_claim(claim_id, result, end.and_then(|end| Some(Ending { end, reason: ending?.into() })));
-        if let Some(claim) = self.claims.0.remove(&claim_id) {
-            let failure = Failure::of(Code::PermissionDeliveryFailed).with(|data| data.end = end);
-            self.tell_failure(claim, failure);
-        }
-    }
-
-    fn finish_claim(&self, claim_id: Uuid, result: ClaimResult, ending: Option<Ending>) {
-        let Some(claim) = self.claims.0.get(&claim_id) else { return };
-        let request_id = claim.choice.request_id;
-        self.hub.audit.finish(audit::Finish { claim_id, request_id, result, ending, at: Timestamp::now() }, move |outcome| {
-            if let Err(error) = outcome {
-                tracing::warn!(%request_id, "the end of a claim could not be recorded: {error}");
-            }
-        });
-    }
-
-    /// `resolving` -> `pending`: nothing was sent; the caller is told why.
-    fn release(&mut self, claim_id: Uuid, failure: Failure) {
-        let Some(claim) = self.claims.0.remove(&claim_id) else { return };
-        if self.table.release(claim.choice.request_id, claim_id)
-            && let Some(request) = self.table.get(claim.choice.request_id)
-        {
-            self.tell(Topic::Permission, self.event("pending", request));
-        }
-        self.tell_failure(claim, failure);
-    }
-
-    fn tell_failure(&self, claim: InFlight, failure: Failure) {
-        match claim.answerer {
-            Answerer::Caller(reply) => drop(reply.send(Err(ResolveError::Failed(failure)))),
-            Answerer::Editor(_) => {
-                self.report(format!("the editor's answer to a permission request was not given to the agent: {}", failure.message))
-            }
         }
     }
 
     /// After a change of the table: answers what is to be answered, records and tells every end, and queues the
     /// answers again whose request is still there.
-    fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
+    pub(super) fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
         for Ended { request_id, end, right, shown } in ended {
             match (right, end) {
                 (Some(right), End::Withdrawn) => self.outbox.push_urgent(right.withdrawn(), None),
@@ -395,7 +281,7 @@ impl Task {
         }
     }
 
-    fn event(&self, event_type: &str, request: &Request) -> Event {
+    pub(super) fn event(&self, event_type: &str, request: &Request) -> Event {
         Event {
             event_type: event_type.into(),
             acp_session_id: request.shown.acp_session_id.clone(),

@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::Choice;
+use super::claims::Answerer;
 use super::editor::Asked;
-use super::prompts::Answerer;
 use super::task::Task;
 use crate::audit::FailedAttempt;
 use crate::code::Code;

@@ -8,171 +8,42 @@ use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{ExitWatch, Leader, Mark, Spawned, end_tree};
-use jiff::Timestamp;
-use parking_lot::Mutex;
+use acp_bridge::process::{ExitWatch, Leader, Mark};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::asks::Asks;
+use super::claims::Claims;
 use super::editor::Editor;
-use super::prompts::Claims;
 use super::ready::{exited, lent_readable, lent_writable, read, readable, sleep_until, writable};
 use super::report::Stderr;
 use super::request::Request;
 use super::stop::Stop;
 use super::tools::ToolCalls;
 use super::turns::RunningTurn;
-use super::{Command, Execution, Started, Status};
+use super::{Command, Execution, Started};
 use crate::daemon::hub::Hub;
-use crate::domain::SessionKey;
-use crate::limits::{self, UNREAD_BYTES};
+use crate::limits::UNREAD_BYTES;
 use crate::permission::{Delivery, Table};
-use crate::wire::{AgentDescription, Counters, State};
 
 thread_local! {
     /// One buffer for all reads: an idle execution has none.
     pub(super) static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
 }
 
-/// What is known when an agent's process has been spawned.
-pub struct Launch {
-    /// Its execution's id.
-    pub id: Uuid,
-    /// Its session.
-    pub key: SessionKey,
-    /// Its task.
-    pub task_id: String,
-    /// The how-manieth of its session.
-    pub generation: u64,
-    /// The command line, redacted.
-    pub command: String,
-    /// Its working directory.
-    pub cwd: String,
-    /// When it was started.
-    pub started_at: Timestamp,
-    /// The entry of its environment that names it.
-    pub mark: Mark,
-    /// Knows its environment's secrets.
-    pub redactor: Redactor,
-    /// Its process.
-    pub process: Spawned,
-    /// Who initializes it and opens its sessions.
-    pub client: Client,
-}
-
-/// Who speaks to an agent.
-#[derive(Debug)]
-pub enum Client {
-    /// We do. Gets the outcome of `initialize` and `session/new`; when that is a failure, the agent's tree has ended.
-    Us(oneshot::Sender<Started>),
-    /// An editor does.
-    Editor(Box<Editor>),
-}
-
-/// Starts the task of a spawned agent.
-///
-/// # Errors
-/// Its pipes can't be waited for; the process is being ended.
-pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
-    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process, client } = launch;
-    let (ready, editor) = match client {
-        Client::Us(ready) => (Some(ready), None),
-        Client::Editor(editor) => (None, Some(editor)),
-    };
-    let (commands, queue) = mpsc::unbounded_channel();
-    let execution = Arc::new(Execution {
-        id,
-        key,
-        task_id,
-        generation,
-        command,
-        cwd,
-        started_at,
-        proxied: editor.is_some(),
-        commands,
-        status: Mutex::new(Status {
-            state: State::Starting,
-            pid: Some(process.pid.as_raw()),
-            agent: AgentDescription::default(),
-            acp_session_id: None,
-            ended_at: None,
-            exit: None,
-            reason: None,
-            pending: 0,
-            counters: Counters::default(),
-            stop: None,
-            stderr: None,
-        }),
-        ended: CancellationToken::new(),
-    });
-    let spare = Leader::new(process.pid, process.start, process.pidfd);
-    let watched = (|| {
-        let pipes = (pipe::Sender::from_owned_fd(process.stdin)?, pipe::Receiver::from_owned_fd(process.stdout)?);
-        Ok((pipes.0, pipes.1, pipe::Receiver::from_owned_fd(process.stderr)?, spare.try_clone()?, spare.watch()?))
-    })();
-    let (stdin, stdout, stderr, leader, leader_exit) = match watched {
-        Ok(watched) => watched,
-        Err(error) => {
-            tokio::spawn(async move { end_tree(spare, &mark, false).await });
-            return Err(error);
-        }
-    };
-    let task = Task {
-        hub: hub.clone(),
-        exec: execution.clone(),
-        commands: queue,
-        stdin: Some(stdin),
-        stdout: Some(stdout),
-        stderr: Some(stderr),
-        leader_exit: Some(leader_exit),
-        leader,
-        mark: mark.clone(),
-        reader: LineReader::new(hub.settings.frame_cap),
-        outbox: Outbox::default(),
-        table: Table::new(limits::LIVE_PROMPTS),
-        claims: Claims::default(),
-        asks: Asks::default(),
-        turns: HashMap::new(),
-        tools: ToolCalls::default(),
-        redactor,
-        err: Stderr::default(),
-        editor,
-        ready,
-        stop: Stop::default(),
-    };
-    tokio::spawn(supervise(task, spare, mark));
-    Ok(execution)
-}
-
-/// Runs a task; a panic in it ends this execution with a clear state, and nothing else.
-async fn supervise(task: Task, spare: Leader, mark: Mark) {
-    let (hub, exec, redactor) = (task.hub.clone(), task.exec.clone(), task.redactor.clone());
-    let ended = tokio::spawn(task.run()).await;
-    if ended.is_err() {
-        tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
-        let tree = end_tree(spare, &mark, false).await;
-        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
-        hub.execution_ended(&exec);
-    }
-    exec.ended.cancel();
-}
-
 /// Everything that one execution owns.
 pub(super) struct Task {
     pub(super) hub: Arc<Hub>,
     pub(super) exec: Arc<Execution>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) stdin: Option<pipe::Sender>,
-    stdout: Option<pipe::Receiver>,
-    stderr: Option<pipe::Receiver>,
-    leader_exit: Option<ExitWatch>,
+    pub(super) stdout: Option<pipe::Receiver>,
+    pub(super) stderr: Option<pipe::Receiver>,
+    pub(super) leader_exit: Option<ExitWatch>,
     pub(super) leader: Leader,
     pub(super) mark: Mark,
-    reader: LineReader,
+    pub(super) reader: LineReader,
     pub(super) outbox: Outbox<Delivery>,
     pub(super) table: Table<Arc<Request>>,
     pub(super) claims: Claims,
@@ -199,7 +70,7 @@ enum Wake {
 }
 
 impl Task {
-    async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         self.happened(fixture::Event::Spawned);
         if self.editor.is_none() {
             self.initialize();

@@ -67,6 +67,15 @@ impl Backlog {
         self.bytes.len() - self.written
     }
 
+    /// Queues bytes. What has been written is let go of, also if some always waits.
+    fn push(&mut self, bytes: &[u8]) {
+        if self.written > self.len() {
+            self.bytes.drain(..self.written);
+            self.written = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+
     fn write(&mut self, to: &Lent) -> io::Result<()> {
         while self.len() > 0 {
             self.written += to.try_write(&self.bytes[self.written..])?;
@@ -109,16 +118,15 @@ impl Editor {
     /// Queues a frame (without its newline) for it.
     pub(super) fn send(&mut self, line: &[u8]) {
         if self.output.is_some() {
-            self.out.bytes.reserve(line.len() + 1);
-            self.out.bytes.extend_from_slice(line);
-            self.out.bytes.push(b'\n');
+            self.out.push(line);
+            self.out.push(b"\n");
         }
     }
 
     /// Queues bytes of the agent's stderr for it.
     pub(super) fn send_stderr(&mut self, bytes: &[u8]) {
         if self.errors.is_some() {
-            self.err.bytes.extend_from_slice(bytes);
+            self.err.push(bytes);
         }
     }
 
@@ -232,5 +240,26 @@ impl Task {
             editor.look = None;
             self.begin_stop("the editor is gone");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_never_quite_catches_up_does_not_grow() {
+        let (mut backlog, mut got) = (Backlog::default(), Vec::new());
+        let mut sent = Vec::new();
+        for n in 0..10_000_u32 {
+            backlog.push(&n.to_be_bytes());
+            sent.extend(n.to_be_bytes());
+            if n >= 25 {
+                got.extend_from_slice(&backlog.bytes[backlog.written..][..4]);
+                backlog.written += 4;
+            }
+            assert!(backlog.bytes.len() <= 300 && backlog.len() <= 104);
+        }
+        assert_eq!(got, sent[..got.len()]);
     }
 }

@@ -184,7 +184,9 @@ impl Task {
             at: Timestamp::now(),
         };
         self.hub.audit.finish(finish, move |result| {
-            let Answerer::Caller(reply) = answerer else { return };
+            let Answerer::Caller(reply) = answerer else {
+                return result.unwrap_or_else(|error| tracing::warn!("the end of an editor's claim could not be recorded: {error}"));
+            };
             let _ = reply.send(result.map(|()| success).map_err(|error| {
                 let text = format!("The answer was handed to the agent, but that could not be recorded: {error}");
                 ResolveError::Failed(Failure::because(Code::PermissionAuditFailed, text))

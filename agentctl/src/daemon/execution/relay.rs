@@ -51,16 +51,23 @@ impl Task {
             "session/new" | "session/fork" => Asked::Session(None),
             "session/load" | "session/resume" => Asked::Session(session_of(params)),
             "session/prompt" => match session_of(params) {
-                Some(session) if self.begin_turn(&session, None) => Asked::Turn(session),
+                Some(session) if self.can_track() && self.begin_turn(&session, None) => Asked::Turn(session),
                 _ => return,
             },
             // Acts like a cancel.
             "session/close" | "session/delete" => return self.editor_cancels(session_of(params)),
             _ => return,
         };
-        if let Some(editor) = self.editor.as_mut().filter(|editor| editor.asked.len() < EDITOR_ASKS) {
+        if self.can_track()
+            && let Some(editor) = &mut self.editor
+        {
             editor.asked.insert(id, asked);
         }
+    }
+
+    /// Whether one more answer to the editor can be waited for.
+    fn can_track(&self) -> bool {
+        self.editor.as_ref().is_some_and(|editor| editor.asked.len() < EDITOR_ASKS)
     }
 
     /// The live requests of a session are answered `cancelled`, in the same write as the frame that follows.

@@ -81,6 +81,15 @@ pub fn peek(line: &[u8]) -> Result<Message<'_>, Refusal> {
     Ok(message)
 }
 
+/// The same message under another id: nothing but the bytes of the id differ. `None` if it is no message with an id.
+pub fn with_id(line: &[u8], id: &RpcId) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(line).ok()?;
+    let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
+    let old = envelope.id?.get();
+    let start = (old.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    Some([line.get(..start)?, id.raw().as_bytes(), line.get(start + old.len()..)?].concat())
+}
+
 #[derive(Default)]
 struct Envelope<'a> {
     jsonrpc: Option<&'a RawValue>,
@@ -200,6 +209,14 @@ mod tests {
         );
         assert!(matches!(peek(br#"{"method":"m","jsonrpc":"2.0"}"#), Ok(Message::Notification { params: None, .. })));
         assert!(matches!(peek(br#"{"jsonrpc":"2.0","id":"x","error":{}}"#), Ok(Message::Response { outcome: Err(_), .. })));
+    }
+
+    #[test]
+    fn under_another_id_all_other_bytes_stay() {
+        let id = RpcId::from_raw(&serde_json::from_str::<Box<RawValue>>("\"x\"").unwrap()).unwrap();
+        let line = b" {\"id\" : 1.50e3 ,\"params\":{\"id\":1.50e3},\"method\":\"m\"}\r";
+        assert_eq!(with_id(line, &id).unwrap(), b" {\"id\" : \"x\" ,\"params\":{\"id\":1.50e3},\"method\":\"m\"}\r");
+        assert_eq!(with_id(b"{\"method\":\"m\"}", &id), None);
     }
 
     #[test]

@@ -58,6 +58,11 @@ impl RpcId {
         Self { raw: raw.clone(), value: Value::Integer(raw) }
     }
 
+    /// The id of a request that is passed on under a text of ours, which needs no escapes.
+    pub fn from_text(text: &str) -> Self {
+        Self { raw: format!("\"{text}\"").into(), value: Value::Text(text.into()) }
+    }
+
     /// The id's JSON text, to be echoed.
     pub fn raw(&self) -> &str {
         &self.raw

@@ -25,6 +25,8 @@ pub mod code {
     pub const METHOD_NOT_FOUND: i32 = -32601;
     /// The params are wrong.
     pub const INVALID_PARAMS: i32 = -32602;
+    /// The client can't do it.
+    pub const INTERNAL_ERROR: i32 = -32603;
     /// The asker took the request back.
     pub const REQUEST_CANCELLED: i32 = -32800;
     /// ACP: the agent wants `authenticate` first.
@@ -65,13 +67,41 @@ pub fn text_prompt(text: &str) -> Box<RawValue> {
 
 /// The notification `session/cancel`.
 pub fn session_cancel(acp_session_id: &str) -> Frame {
+    notification("session/cancel", &CancelNotification::new(acp_session_id.to_owned()))
+}
+
+/// The notification `$/cancel_request`: the asker needs no answer any more.
+pub fn cancel_request(id: &RpcId) -> Frame {
     #[derive(Serialize)]
-    struct Notification<P> {
-        jsonrpc: &'static str,
-        method: &'static str,
-        params: P,
+    #[serde(rename_all = "camelCase")]
+    struct Params<'a> {
+        request_id: &'a RawValue,
     }
-    line(&Notification { jsonrpc: "2.0", method: "session/cancel", params: CancelNotification::new(acp_session_id.to_owned()) })
+    with_id(id, |request_id| notification("$/cancel_request", &Params { request_id }))
+}
+
+/// The outcome of a prompt, as a client answers it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The option of this id.
+    Selected(String),
+    /// None.
+    Cancelled,
+    /// No outcome of a prompt, or one that two parsers could read differently.
+    Malformed,
+}
+
+impl Outcome {
+    /// Reads the `result` of a `session/request_permission`.
+    pub fn read(result: &RawValue) -> Self {
+        let exact = |raw| Members::read(raw).ok().filter(|members| members.duplicate().is_none());
+        let Some(outcome) = exact(result).and_then(|result| exact(result.get("outcome")?)) else { return Self::Malformed };
+        match (outcome.string("outcome").as_deref(), outcome.string("optionId")) {
+            (Some("selected"), Some(option_id)) => Self::Selected(option_id),
+            (Some("cancelled"), _) => Self::Cancelled,
+            _ => Self::Malformed,
+        }
+    }
 }
 
 /// The answer to a prompt that selects one option.
@@ -182,6 +212,16 @@ fn request<P: Serialize>(id: &RpcId, method: &'static str, params: &P) -> Frame 
     with_id(id, |id| line(&Request { jsonrpc: "2.0", id, method, params }))
 }
 
+fn notification<P: Serialize>(method: &'static str, params: &P) -> Frame {
+    #[derive(Serialize)]
+    struct Notification<'a, P> {
+        jsonrpc: &'static str,
+        method: &'static str,
+        params: &'a P,
+    }
+    line(&Notification { jsonrpc: "2.0", method, params })
+}
+
 fn response<R: Serialize>(id: &RpcId, result: &R) -> Frame {
     #[derive(Serialize)]
     struct Response<'a, R> {
@@ -224,6 +264,32 @@ mod tests {
         );
         assert_eq!(cancelled(&id("5")), "{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":{\"outcome\":{\"outcome\":\"cancelled\"}}}\n");
         assert_eq!(error(&id("null"), -32800, "x"), "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32800,\"message\":\"x\"}}\n");
+    }
+
+    #[test]
+    fn an_outcome_is_read_exactly_or_not_at_all() {
+        let read = |json: &str| Outcome::read(&serde_json::from_str::<Box<RawValue>>(json).unwrap());
+        assert_eq!(read(r#"{"_meta":{"a":1},"outcome":{"outcome":"selected","optionId":"\u0061 "}}"#), Outcome::Selected("a ".into()));
+        assert_eq!(read(r#"{"outcome":{"outcome":"cancelled"}}"#), Outcome::Cancelled);
+        for json in [
+            "null",
+            "[]",
+            r#"{"outcome":"cancelled"}"#,
+            r#"{"outcome":{"outcome":"selected"}}"#,
+            r#"{"outcome":{"outcome":"selected","optionId":5}}"#,
+            r#"{"outcome":{"outcome":"selected","optionId":"a","optionId":"b"}}"#,
+            r#"{"outcome":{"outcome":"cancelled"},"outcome":{"outcome":"selected","optionId":"a"}}"#,
+        ] {
+            assert_eq!(read(json), Outcome::Malformed, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_is_named_by_its_id_as_written() {
+        assert_eq!(
+            cancel_request(&id("\"\\u0061\"")),
+            "{\"jsonrpc\":\"2.0\",\"method\":\"$/cancel_request\",\"params\":{\"requestId\":\"\\u0061\"}}\n"
+        );
     }
 
     #[test]

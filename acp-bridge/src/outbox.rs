@@ -19,6 +19,7 @@ pub struct Outbox<T> {
     urgent: VecDeque<Frame<T>>,
     bulk: VecDeque<Frame<T>>,
     urgent_bytes: usize,
+    bulk_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -49,7 +50,7 @@ pub enum TakeBack<T> {
 
 impl<T> Default for Outbox<T> {
     fn default() -> Self {
-        Self { current: None, urgent: VecDeque::new(), bulk: VecDeque::new(), urgent_bytes: 0 }
+        Self { current: None, urgent: VecDeque::new(), bulk: VecDeque::new(), urgent_bytes: 0, bulk_bytes: 0 }
     }
 }
 
@@ -62,7 +63,14 @@ impl<T> Outbox<T> {
 
     /// Queues a frame (with its newline) behind everything else.
     pub fn push_bulk(&mut self, bytes: Bytes) {
-        self.bulk.push_back(Frame { bytes, tag: None });
+        self.push_in_order(bytes, None);
+    }
+
+    /// Queues a frame (with its newline) behind everything else, with a tag. It keeps its place among the bulk frames, so
+    /// [`take_back_all`](Self::take_back_all) leaves it there.
+    pub fn push_in_order(&mut self, bytes: Bytes, tag: Option<T>) {
+        self.bulk_bytes += bytes.len();
+        self.bulk.push_back(Frame { bytes, tag });
     }
 
     /// Whether nothing waits.
@@ -80,29 +88,34 @@ impl<T> Outbox<T> {
         self.urgent_bytes
     }
 
+    /// Bytes of the bulk frames of which nothing has been written.
+    pub fn bulk_bytes(&self) -> usize {
+        self.bulk_bytes
+    }
+
     /// Takes the first frame back whose tag `is_it`, unless a part of it has been written.
     pub fn take_back(&mut self, is_it: impl Fn(&T) -> bool) -> TakeBack<T> {
         if self.current.as_ref().and_then(|(frame, _)| frame.tag.as_ref()).is_some_and(&is_it) {
             return TakeBack::Partial;
         }
-        let Some(at) = self.urgent.iter().position(|frame| frame.tag.as_ref().is_some_and(&is_it)) else { return TakeBack::Absent };
-        match self.urgent.remove(at) {
-            Some(Frame { bytes, tag: Some(tag) }) => {
-                self.urgent_bytes -= bytes.len();
-                TakeBack::Taken(tag)
+        for (queue, bytes) in [(&mut self.urgent, &mut self.urgent_bytes), (&mut self.bulk, &mut self.bulk_bytes)] {
+            let at = queue.iter().position(|frame| frame.tag.as_ref().is_some_and(&is_it));
+            if let Some(Frame { bytes: taken, tag: Some(tag) }) = at.and_then(|at| queue.remove(at)) {
+                *bytes -= taken.len();
+                return TakeBack::Taken(tag);
             }
-            _ => TakeBack::Absent,
         }
+        TakeBack::Absent
     }
 
     /// Gives everything up: the tag of the frame of which a part was written, and those of the unwritten ones.
     pub fn abandon(&mut self) -> (Option<T>, Vec<T>) {
-        self.urgent_bytes = 0;
-        self.bulk.clear();
-        (self.current.take().and_then(|(frame, _)| frame.tag), self.urgent.drain(..).filter_map(|frame| frame.tag).collect())
+        (self.urgent_bytes, self.bulk_bytes) = (0, 0);
+        let waiting = self.urgent.drain(..).chain(self.bulk.drain(..));
+        (self.current.take().and_then(|(frame, _)| frame.tag), waiting.filter_map(|frame| frame.tag).collect())
     }
 
-    /// Takes back every tagged frame of which nothing was written.
+    /// Takes back every tagged urgent frame of which nothing was written.
     pub fn take_back_all(&mut self) -> Vec<T> {
         let (tagged, rest) = std::mem::take(&mut self.urgent).into_iter().partition(|frame| frame.tag.is_some());
         self.urgent = rest;
@@ -133,7 +146,11 @@ impl<T> Outbox<T> {
     fn next_frame(&mut self) -> Option<Frame<T>> {
         let urgent = self.urgent.pop_front();
         self.urgent_bytes -= urgent.as_ref().map_or(0, |frame| frame.bytes.len());
-        urgent.or_else(|| self.bulk.pop_front())
+        urgent.or_else(|| {
+            let bulk = self.bulk.pop_front();
+            self.bulk_bytes -= bulk.as_ref().map_or(0, |frame| frame.bytes.len());
+            bulk
+        })
     }
 
     fn frames(&self) -> impl Iterator<Item = &Frame<T>> {
@@ -202,6 +219,22 @@ mod tests {
         assert_eq!(outbox.take_back(|t| *t == 1), TakeBack::Partial);
         assert_eq!(write(&mut outbox, 9), ("bc\n".into(), vec![1]));
         assert_eq!(outbox.take_back(|t| *t == 1), TakeBack::Absent);
+    }
+
+    #[test]
+    fn a_tagged_frame_in_order_overtakes_nothing_and_can_be_taken_back() {
+        let mut outbox = Outbox::default();
+        outbox.push_bulk(frame("bulk\n"));
+        outbox.push_in_order(frame("answer1\n"), Some(1));
+        outbox.push_in_order(frame("answer2\n"), Some(2));
+        outbox.push_urgent(frame("urgent\n"), Some(3));
+        assert_eq!(outbox.take_back_all(), [3]);
+        assert_eq!(outbox.take_back(|t| *t == 1), TakeBack::Taken(1));
+        assert_eq!(outbox.bulk_bytes(), 13);
+        assert_eq!(write(&mut outbox, 100), ("bulk\nanswer2\n".into(), vec![2]));
+        assert_eq!(outbox.bulk_bytes(), 0);
+        outbox.push_in_order(frame("answer3\n"), Some(4));
+        assert_eq!((outbox.abandon(), outbox.bulk_bytes()), ((None, vec![4]), 0));
     }
 
     #[test]

@@ -1,17 +1,21 @@
 //! A blocking client of the control socket, for the command line and the checks of fixtures.
 
 use std::collections::VecDeque;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::getuid;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::limits::LENT;
 use crate::paths::{self, FolderError};
 use crate::wire::{Event, Failure};
 
@@ -43,6 +47,11 @@ impl Caller {
     /// # Errors
     /// `Broken`.
     pub fn send<P: Serialize>(&mut self, method: &str, params: &P) -> Result<u64, ClientError> {
+        self.send_with(method, params, &[])
+    }
+
+    /// The same, with descriptors that the daemon gets its own of.
+    fn send_with<P: Serialize>(&mut self, method: &str, params: &P, lent: &[BorrowedFd<'_>]) -> Result<u64, ClientError> {
         #[derive(Serialize)]
         struct Request<'a, P> {
             jsonrpc: &'static str,
@@ -54,7 +63,15 @@ impl Caller {
         self.next_id += 1;
         let mut line = serde_json::to_vec(&Request { jsonrpc: "2.0", id, method, params }).map_err(ClientError::Unreadable)?;
         line.push(b'\n');
-        self.stream.write_all(&line).map_err(ClientError::Broken)?;
+        let mut rest = &line[..];
+        if !lent.is_empty() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LENT))];
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            ancillary.push(SendAncillaryMessage::ScmRights(lent));
+            let sent = sendmsg(&self.stream, &[IoSlice::new(rest)], &mut ancillary, SendFlags::NOSIGNAL);
+            rest = &rest[sent.map_err(|errno| ClientError::Broken(errno.into()))?..];
+        }
+        self.stream.write_all(rest).map_err(ClientError::Broken)?;
         Ok(id)
     }
 }
@@ -149,6 +166,14 @@ impl Client {
     /// `Broken`.
     pub fn send<P: Serialize>(&mut self, method: &str, params: &P) -> Result<u64, ClientError> {
         self.caller.send(method, params)
+    }
+
+    /// Sends a call with descriptors, of which the daemon gets its own. To be the first one of the connection.
+    ///
+    /// # Errors
+    /// `Broken`.
+    pub fn send_with<P: Serialize>(&mut self, method: &str, params: &P, lent: &[BorrowedFd<'_>]) -> Result<u64, ClientError> {
+        self.caller.send_with(method, params, lent)
     }
 
     /// Hands on everything that comes, from a thread of its own, until the connection breaks (told last) or `to` returns

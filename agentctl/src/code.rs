@@ -65,6 +65,8 @@ codes! {
     NoLiveExecution = "no_live_execution", exit 1, "The session has no live execution.", "Start one with `agentctl run`.";
     SessionBusy = "session_busy", exit 5, "The session has a live execution, or a turn of it is running.",
         "Wait, cancel the turn, or stop the execution (`replace` does so when starting).";
+    ExecutionProxied = "execution_is_proxied", exit 5, "An editor has the turns of this execution.",
+        "Prompt and cancel in the editor; permission requests can be answered here as well.";
     CommandNotFound = "command_not_found", exit 4, "The agent's command was not found.", "Check its spelling and PATH.";
     CommandNotExecutable = "command_not_executable", exit 1, "The agent's command can't be executed.",
         "Check its file mode and the interpreter in its first line.";

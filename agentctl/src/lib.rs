@@ -13,6 +13,7 @@ pub mod limits;
 pub mod paths;
 pub mod permission;
 mod private_daemon;
+pub mod relay;
 pub mod replay;
 pub mod wire;
 pub mod witness;

@@ -26,6 +26,16 @@ pub const NOISE_SAMPLE_BYTES: usize = 256;
 pub const TOOL_CALLS: usize = 64;
 /// Bytes of one remembered tool call: a larger one is not remembered.
 pub const TOOL_CALL_BYTES: usize = 256 * 1024;
+/// Bytes of what an editor owes its agent (an answer costs 128 and its id): a further request of the agent is answered with an error.
+pub const EDITOR_OWES: usize = 16 * 1024 * 1024;
+/// Requests of an editor of which the answers are looked at: turns and sessions of further ones are not known.
+pub const EDITOR_ASKS: usize = 4 * 1024;
+/// Bytes waiting for an editor that doesn't read: its agent's stdout is not read until it does. One frame may be over it.
+pub const EDITOR_BACKLOG: usize = 256 * 1024;
+/// Bytes of an editor waiting for an agent that doesn't read: the editor is not read until it does. One frame may be over it.
+pub const AGENT_BACKLOG: usize = 256 * 1024;
+/// After the end of an editor's input: how often it is looked whether the editor is gone altogether.
+pub const HANGUP_LOOK: Duration = Duration::from_millis(250);
 
 /// Tool calls of one execution whose prompts and ends are compared: the oldest is forgotten.
 pub const WITNESSED_CALLS: usize = 256;
@@ -38,6 +48,8 @@ pub const UNLISTED: Duration = Duration::from_secs(60);
 pub const CONTROL_LINE: usize = 16 * 1024 * 1024;
 /// Connections at once: a further one is told `limit_reached` and closed.
 pub const CONNECTIONS: usize = 1024;
+/// Descriptors that come with the first message of a connection, to `proxy/start`: any other number is refused (-32602).
+pub const LENT: usize = 3;
 /// Requests of one connection at once: the connection is not read until one is answered.
 pub const CONNECTION_REQUESTS: usize = 1024;
 /// Bytes of answers waiting for a client: the connection is not read until it reads.

@@ -3,14 +3,16 @@
 //! Linux only. The calling process should be a child subreaper ([`become_reaper`]), so that what an agent
 //! leaves behind stays below it.
 
+mod lent;
 mod peer;
 mod procfs;
 mod spawn;
 mod tree;
 
+pub use lent::Lent;
 pub use peer::{PeerProcess, Standing};
 pub use procfs::{Process, StartTime, is_alive, processes};
-pub use spawn::{Limits, SpawnError, Spawned, Spawner, Spec, resolve_command, spawn_detached};
+pub use spawn::{Inherited, Limits, SpawnError, Spawned, Spawner, Spec, resolve_command, spawn_detached};
 pub use tree::{ExitStatus, ExitWatch, Leader, Mark, TreeEnd, end_tree, reap_orphans};
 
 use std::io;

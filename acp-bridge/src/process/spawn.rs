@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::resource::{Resource, rlim_t, setrlimit};
+use nix::sys::resource::{Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
+use nix::sys::stat::Mode;
 use nix::unistd::{Pid, getppid, setsid};
 use rustix::process::{PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
@@ -28,6 +29,63 @@ pub struct Spec {
     pub env: BTreeMap<String, String>,
     /// Its working directory, absolute.
     pub cwd: PathBuf,
+    /// What it has from another process than the spawning one; `None` for nothing.
+    pub inherited: Option<Inherited>,
+}
+
+/// What a process hands down to its children beside environment and working directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inherited {
+    /// Its file mode creation mask.
+    pub umask: u32,
+    /// Soft and hard limit of each resource, in the order of the kernel's numbers.
+    pub limits: Vec<(u64, u64)>,
+}
+
+/// The resources in the order of the kernel's numbers.
+const RESOURCES: [Resource; 16] = [
+    Resource::RLIMIT_CPU,
+    Resource::RLIMIT_FSIZE,
+    Resource::RLIMIT_DATA,
+    Resource::RLIMIT_STACK,
+    Resource::RLIMIT_CORE,
+    Resource::RLIMIT_RSS,
+    Resource::RLIMIT_NPROC,
+    Resource::RLIMIT_NOFILE,
+    Resource::RLIMIT_MEMLOCK,
+    Resource::RLIMIT_AS,
+    Resource::RLIMIT_LOCKS,
+    Resource::RLIMIT_SIGPENDING,
+    Resource::RLIMIT_MSGQUEUE,
+    Resource::RLIMIT_NICE,
+    Resource::RLIMIT_RTPRIO,
+    Resource::RLIMIT_RTTIME,
+];
+
+impl Inherited {
+    /// What children of this process get. Sets the mask for a moment, so no other thread may create files meanwhile.
+    ///
+    /// # Errors
+    /// Those of `getrlimit(2)`.
+    pub fn of_this_process() -> io::Result<Self> {
+        let mask = nix::sys::stat::umask(Mode::from_bits_truncate(0o077));
+        nix::sys::stat::umask(mask);
+        let limits = RESOURCES.iter().map(|resource| getrlimit(*resource)).collect::<nix::Result<_>>()?;
+        Ok(Self { umask: mask.bits(), limits })
+    }
+
+    /// Takes it on. Async-signal-safe, and does not allocate.
+    fn take_on(&self) {
+        nix::sys::stat::umask(Mode::from_bits_truncate(self.umask));
+        for (resource, (soft, hard)) in RESOURCES.iter().zip(&self.limits) {
+            // What the lender may have and we may not: as much as we may.
+            if setrlimit(*resource, *soft, *hard).is_err()
+                && let Ok((_, most)) = getrlimit(*resource)
+            {
+                let _ = setrlimit(*resource, (*soft).min(most), (*hard).min(most));
+            }
+        }
+    }
 }
 
 /// Resource limits that children get back after the spawning process raised its own.
@@ -158,10 +216,11 @@ fn spawn(spec: &Spec, limits: Limits) -> Result<Spawned, SpawnError> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let parent = Pid::this();
+    let inherited = spec.inherited.clone();
     // SAFETY: `in_child` only makes async-signal-safe system calls and does not allocate.
     #[allow(unsafe_code)]
     unsafe {
-        command.pre_exec(move || in_child(parent, limits));
+        command.pre_exec(move || in_child(parent, limits, inherited.as_ref()));
     }
     let mut child = command.spawn().map_err(|error| match error.kind() {
         // The file was there: its interpreter is not.
@@ -220,13 +279,16 @@ pub fn spawn_detached(command: &mut Command) -> io::Result<std::process::Child> 
 }
 
 /// Runs in the child between fork and exec.
-fn in_child(parent: Pid, limits: Limits) -> io::Result<()> {
+fn in_child(parent: Pid, limits: Limits, inherited: Option<&Inherited>) -> io::Result<()> {
     setsid()?;
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() != parent {
         return Err(io::Error::from_raw_os_error(nix::errno::Errno::ESRCH as i32));
     }
     setrlimit(Resource::RLIMIT_NOFILE, limits.files.0, limits.files.1)?;
+    if let Some(inherited) = inherited {
+        inherited.take_on();
+    }
     // Ignored signals stay ignored over an exec.
     // SAFETY: SIG_DFL is no handler.
     #[allow(unsafe_code)]

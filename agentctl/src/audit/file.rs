@@ -45,7 +45,7 @@ pub(super) fn open(dir: &Path) -> Result<(PathBuf, Connection), OpenError> {
 /// Looks at the database in `dir` without changing it, also while a daemon has it; `None` if there is none.
 ///
 /// # Errors
-/// What [`open`] would say, or a damaged file.
+/// A newer, foreign or damaged file.
 pub fn inspect(dir: &Path) -> Result<Option<String>, OpenError> {
     let path = dir.join("audit.db");
     if !path.exists() {

@@ -7,7 +7,7 @@ use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::person::Progress;
-use super::run::own_environment;
+use super::run::environment;
 use super::{CliError, Global, output};
 use crate::doctor::{Asked, Card, Check, State, Wanted, examine, setup};
 use crate::paths;
@@ -39,7 +39,7 @@ impl Doctor {
         if self.command.is_empty() {
             return Ok(check(global));
         }
-        let mut env = own_environment();
+        let mut env = environment();
         env.retain(|name, _| !name.starts_with("AGENTCTL_"));
         let wanted =
             Wanted { command: self.command, env, prompt: self.prompt, allow: self.allow, timeout: Duration::from_secs(self.timeout) };

@@ -13,6 +13,7 @@ mod output;
 mod permissions;
 mod person;
 mod prompt;
+mod proxy;
 mod ps;
 mod record;
 mod replay;
@@ -103,6 +104,8 @@ enum Command {
     Serve(serve::Serve),
     /// Start an agent and stream its turn; the agent ends with this command
     Run(run::Run),
+    /// Be the agent command of an editor: the agent runs supervised, its prompts are answered there or here
+    Proxy(proxy::Proxy),
     /// List the agents that `run` knows by name: installed or not, how to install them, how to make them ask
     Agents(agents::List),
     /// List executions
@@ -170,6 +173,7 @@ pub fn main() -> ExitCode {
     let outcome = match command {
         Command::Serve(command) => command.run(&global),
         Command::Run(command) => command.run(&global),
+        Command::Proxy(command) => return command.run(&global),
         Command::Agents(command) => command.run(&global),
         Command::Doctor(command) => command.run(&global),
         Command::Completions(command) => command.run(&global),

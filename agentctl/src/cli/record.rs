@@ -1,5 +1,6 @@
 //! `--record`: what passes between the daemon and an agent, written as a fixture while it runs.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,7 @@ pub(super) struct Recording {
 impl Recording {
     /// Starts an agent that is recorded into a new file from its first message on. The agent is bound to this connection.
     pub(super) fn start(mut client: Client, path: &Path, params: &StartParams) -> Result<(StartResult, Self), CliError> {
-        let env = || params.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        let mut recorder = Recorder::new(create(path)?, &name, Redactor::new(env()), Person::of(env()));
+        let mut recorder = recorder(path, &params.env)?;
         let started = client.call("execution/start", &StartParams { record: true, ..params.clone() });
         let recording = |client, recorder| {
             let thread = std::thread::spawn(move || {
@@ -60,6 +59,13 @@ impl Recording {
         ));
         Ok(())
     }
+}
+
+/// Writes what happens in that environment into a new file.
+pub(super) fn recorder(path: &Path, env: &BTreeMap<String, String>) -> anyhow::Result<Recorder<File>> {
+    let env = || env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let name = path.file_stem().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    Ok(Recorder::new(create(path)?, &name, Redactor::new(env()), Person::of(env())))
 }
 
 /// A recording is never written over another file; what is in it is for its owner first.

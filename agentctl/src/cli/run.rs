@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use acp_bridge::presentation::{Redactor, terminal};
@@ -61,7 +61,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
-        let params = self.params(&self.agent(global)?)?;
+        let params = self.params(&agent(global, self.agent.as_deref(), &self.command, &self.strip_env)?)?;
         let redactor = Redactor::new(params.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut client = connect_or_start(global, !self.no_start)?;
         let progress = Progress::new(&format!("starting {}", terminal(&params.command)));
@@ -100,33 +100,13 @@ impl Run {
         outcome
     }
 
-    /// What is to be started, by name or by its command.
-    fn agent(&self, global: &Global) -> Result<Agent, CliError> {
-        let mut words = self.command.iter().cloned();
-        let mut agent = match &self.agent {
-            Some(name) => {
-                let agents = global.agents()?;
-                let known = agents.find(name)?;
-                if let (None, Some(advice)) = (known.installed(), known.advice.filter(|_| !known.configured)) {
-                    output::note(&format!("{name} is not installed; to install it: {}", advice.install));
-                }
-                known.agent.clone()
-            }
-            None => Agent { command: words.next().unwrap_or_default(), ..Agent::default() },
-        };
-        agent.args.extend(words);
-        agent.strip_env.extend(self.strip_env.iter().cloned());
-        Ok(agent)
-    }
-
     fn params(&self, agent: &Agent) -> Result<StartParams, CliError> {
         let here = std::env::current_dir().context("cannot tell the working folder")?;
         let cwd = self.cwd.as_ref().map_or_else(|| here.clone(), |cwd| here.join(cwd));
         let cwd = cwd.canonicalize().unwrap_or(cwd);
-        let mut env = own_environment();
+        let mut env = environment();
         env.extend(agent.env.clone());
-        let task_id =
-            self.task.clone().unwrap_or_else(|| cwd.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned()));
+        let task_id = self.task.clone().unwrap_or_else(|| task_of(&cwd));
         Ok(StartParams {
             command: agent.command.clone(),
             args: agent.args.clone(),
@@ -144,8 +124,27 @@ impl Run {
     }
 }
 
-/// Our own environment, for an agent.
-pub(super) fn own_environment() -> BTreeMap<String, String> {
+/// What is to be started, by name or by its command.
+pub(super) fn agent(global: &Global, name: Option<&str>, command: &[String], strip_env: &[String]) -> Result<Agent, CliError> {
+    let mut words = command.iter().cloned();
+    let mut agent = match name {
+        Some(name) => {
+            let agents = global.agents()?;
+            let known = agents.find(name)?;
+            if let (None, Some(advice)) = (known.installed(), known.advice.filter(|_| !known.configured)) {
+                output::note(&format!("{name} is not installed; to install it: {}", advice.install));
+            }
+            known.agent.clone()
+        }
+        None => Agent { command: words.next().unwrap_or_default(), ..Agent::default() },
+    };
+    agent.args.extend(words);
+    agent.strip_env.extend(strip_env.iter().cloned());
+    Ok(agent)
+}
+
+/// This process's environment, as far as it is text.
+pub(super) fn environment() -> BTreeMap<String, String> {
     let mut env = BTreeMap::new();
     for (name, value) in std::env::vars_os() {
         match (name.into_string(), value.into_string()) {
@@ -155,6 +154,11 @@ pub(super) fn own_environment() -> BTreeMap<String, String> {
         }
     }
     env
+}
+
+/// The task of a working folder.
+pub(super) fn task_of(cwd: &Path) -> String {
+    cwd.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned())
 }
 
 fn print(global: &Global, started: &StartResult) {

@@ -1,5 +1,8 @@
 //! Connections of the control socket: lines in, calls carried out side by side, answers as they finish.
 
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -8,7 +11,9 @@ use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::id::RpcId;
 use nix::unistd::getuid;
 use parking_lot::Mutex;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use serde_json::value::RawValue;
+use tokio::io::Interest;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +27,7 @@ use super::principal::Principal;
 use super::visitor::Visitor;
 use crate::code::Code;
 use crate::domain::{Actor, Source};
-use crate::limits::{CONNECTION_REQUESTS, CONNECTIONS, CONTROL_LINE};
+use crate::limits::{CONNECTION_REQUESTS, CONNECTIONS, CONTROL_LINE, LENT};
 use crate::wire::{self, Access, Call, Failure, Incoming, response_line};
 
 static NEXT_CONNECTION: AtomicU64 = AtomicU64::new(1);
@@ -47,6 +52,8 @@ pub struct Connection {
     large: tokio::sync::Mutex<()>,
     /// A subscription that begins right after its answer.
     pub subscribing: Mutex<Option<Subscriber>>,
+    /// Descriptors that came with the first bytes; only the first call can use them.
+    pub lent: Mutex<Vec<OwnedFd>>,
     bound: Mutex<Bound>,
     /// Cancelled when the client is gone.
     pub gone: CancellationToken,
@@ -78,6 +85,7 @@ impl Connection {
             greeted: false.into(),
             large: tokio::sync::Mutex::default(),
             subscribing: Mutex::default(),
+            lent: Mutex::default(),
             bound: Mutex::default(),
             gone: CancellationToken::new(),
         }))
@@ -206,15 +214,21 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
     let slots = Arc::new(Semaphore::new(CONNECTION_REQUESTS));
     let mut reader = LineReader::new(CONTROL_LINE);
     let mut scratch = vec![0; 16 * 1024];
+    let mut first = true;
     loop {
         // A client that does not read its answers gets no further ones.
         peer.has_room().await;
         if peer.stream().readable().await.is_err() {
             return slots;
         }
-        let n = match peer.stream().try_read(&mut scratch) {
-            Ok(0) => return slots,
-            Ok(n) => n,
+        let n = match peer.stream().try_io(Interest::READABLE, || receive(peer.stream(), &mut scratch)) {
+            Ok((0, _)) => return slots,
+            Ok((n, lent)) => {
+                if std::mem::take(&mut first) {
+                    *connection.lent.lock() = lent;
+                }
+                n
+            }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
             Err(_) => return slots,
         };
@@ -250,6 +264,24 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
     }
 }
 
+/// Reads, and takes what descriptors came along: a plain read would lose them silently. More than can be used are none.
+fn receive(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(LENT))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let received = recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
+    let mut lent: Vec<OwnedFd> = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            lent.extend(descriptors);
+        }
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        lent.clear();
+    }
+    Ok((received.bytes, lent))
+}
+
 /// A call that is being carried out. It is answered whatever happens: if its handler panics, with an error.
 struct Running {
     connection: Arc<Connection>,
@@ -280,6 +312,9 @@ impl Drop for Running {
 
 async fn carry_out(connection: &Arc<Connection>, call: Call) {
     let first = !connection.greeted.swap(true, Ordering::Relaxed);
+    if !(first && methods::takes_descriptors(&call.method)) {
+        connection.lent.lock().clear();
+    }
     let running = Running::new(connection, call.id);
     let _large = if methods::has_large_answer(&call.method) {
         let large = connection.large.lock().await;

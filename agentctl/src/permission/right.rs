@@ -48,6 +48,16 @@ impl Right {
         (message::selected(&self.agent_id, option_id), Delivery { claim_id, right: self })
     }
 
+    /// What goes to the writer with a frame of the editor that selects an option.
+    pub fn select_by(self, claim_id: Uuid) -> Delivery {
+        Delivery { claim_id, right: self }
+    }
+
+    /// The editor's own frame answers it, without selecting anything.
+    pub fn spend(self, answer: Frame) -> Frame {
+        answer
+    }
+
     /// The frame that says `cancelled`.
     pub fn cancelled(self) -> Frame {
         message::cancelled(&self.agent_id)

@@ -253,6 +253,11 @@ impl<P: Clone> Table<P> {
         self.live.iter().map(|(id, entry)| (*id, !matches!(entry.state, State::Pending(_)), &entry.shown))
     }
 
+    /// The live request that the agent means by an id.
+    pub fn by_agent_id(&self, agent_id: &RpcId) -> Option<Uuid> {
+        self.by_agent_id.get(agent_id).copied()
+    }
+
     /// What the owner kept of a live request.
     pub fn get(&self, request_id: Uuid) -> Option<&P> {
         self.live.get(&request_id).map(|entry| &entry.shown)

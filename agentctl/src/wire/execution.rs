@@ -181,9 +181,12 @@ pub struct ExecutionInfo {
     pub command: String,
     /// Its working directory.
     pub cwd: String,
+    /// Whether an editor has its turns (`proxy/start`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub proxied: bool,
     /// What the agent says of itself.
     pub agent: AgentDescription,
-    /// The acp session that `execution/start` opened.
+    /// The acp session that was opened first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acp_session_id: Option<String>,
     /// When it was started.
@@ -284,11 +287,21 @@ pub struct Counters {
     pub ambiguous: u64,
     /// Lines over the frame cap; dropped.
     pub too_long: u64,
+    /// JSON-RPC messages of the editor of a proxied execution.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub editor_messages: u64,
+    /// Lines and answers of the editor that were not passed on: no messages, too late, or to nothing that was asked.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub editor_dropped: u64,
     /// Bytes of stderr.
     pub stderr_bytes: u64,
     /// The first lines of noise, cut and redacted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub noise_samples: Vec<String>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// Result of `execution/stop`.

@@ -7,6 +7,7 @@
 mod agent;
 mod conn;
 mod daemon;
+mod editor;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 pub use agent::{Agent, Log, outcome};
 pub use conn::{Conn, Reply, identity, resolve_params};
 pub use daemon::{Daemon, Ended};
+pub use editor::{Lines, Proxied, answer, ask, piped};
 
 /// The longest wait for anything.
 pub const WAIT: Duration = Duration::from_secs(60);

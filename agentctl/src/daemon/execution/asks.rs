@@ -97,7 +97,7 @@ impl Task {
             ));
         }
         let shown = |text: Option<String>| text.map(|text| self.redactor.text(&text).text);
-        self.exec.status.lock().agent = AgentDescription { name: shown(info.name), title: shown(info.title), version: shown(info.version) };
+        self.described(&info);
         self.asks.auth_methods = info
             .auth_methods
             .into_iter()
@@ -107,6 +107,13 @@ impl Task {
         self.asks.deadline = Some(Instant::now() + self.hub.settings.initialize_wait);
         self.outbox.push_bulk(message::session_new(&id, Path::new(&self.exec.cwd)));
         self.flush();
+    }
+
+    /// The agent told what it is.
+    pub(super) fn described(&self, info: &AgentInfo) {
+        let shown = |text: &Option<String>| text.as_ref().map(|text| self.redactor.text(text).text);
+        let agent = AgentDescription { name: shown(&info.name), title: shown(&info.title), version: shown(&info.version) };
+        self.exec.status.lock().agent = agent;
     }
 
     fn session_opened(&mut self, outcome: Result<&RawValue, &RawValue>) {

@@ -53,18 +53,28 @@ impl Task {
 
     fn message(&mut self, line: &[u8], message: Message<'_>) {
         match message {
+            Message::Response { id, outcome } if self.editor.is_some() => {
+                self.agent_answered_editor(&id, outcome);
+                self.pass_on(line);
+            }
             Message::Response { id, outcome } => self.answered(&id, outcome),
-            Message::Request { id, method, params } if method == "session/request_permission" => self.permission_requested(id, params),
+            Message::Request { id, method, params } if method == "session/request_permission" => {
+                self.permission_requested(id, params, line);
+            }
+            Message::Request { id, .. } if self.editor.is_some() => self.pass_request(&id, line),
             Message::Request { id, method, .. } => {
                 self.count(|c| c.not_served += 1);
                 let method: String = method.chars().take(128).collect();
                 self.refuse(&id, code::METHOD_NOT_FOUND, &format!("method not found: {method}"));
             }
             Message::Notification { method, params } => match &*method {
-                "session/update" => self.update(line, params),
-                "$/cancel_request" => self.withdrawn(params),
+                "session/update" => {
+                    self.update(line, params);
+                    self.pass_on(line);
+                }
+                "$/cancel_request" => self.withdrawn(params, line),
                 // Notifications that we don't know ask for nothing.
-                _ => {}
+                _ => self.pass_on(line),
             },
         }
     }
@@ -79,8 +89,17 @@ impl Task {
         self.hub.bus.publish_raw(&self.exec.key, &self.exec.task_id, self.exec.id, Topic::Update, line.trim_ascii_end());
     }
 
-    fn withdrawn(&mut self, params: Option<&RawValue>) {
-        let Some(id) = message::cancelled_request(params) else { return };
+    /// To the editor, if there is one.
+    fn pass_on(&mut self, line: &[u8]) {
+        if let Some(editor) = &mut self.editor {
+            editor.send(line);
+        }
+    }
+
+    fn withdrawn(&mut self, params: Option<&RawValue>, line: &[u8]) {
+        let Some(id) = message::cancelled_request(params) else { return self.pass_on(line) };
+        let alias = self.editor.as_ref().and_then(|editor| editor.ledger.alias(&id).cloned());
+        self.pass_withdrawal(alias.as_ref(), line);
         self.end_requests("withdrawn_by_agent", |table| table.withdraw(&id).into_iter().collect());
         self.flush();
     }
@@ -88,7 +107,7 @@ impl Task {
     /// Answers a request with an error. An agent that doesn't read can't make us keep more than a bound.
     pub(super) fn refuse(&mut self, id: &RpcId, code: i32, text: &str) {
         // The id means this request now, whatever becomes of it.
-        self.end_requests("replaced_by_agent", |table| table.replace(id).into_iter().collect());
+        self.replaced(id);
         if self.outbox.urgent_bytes() > REFUSAL_BYTES {
             return self.count(|c| c.answers_dropped += 1);
         }

@@ -4,9 +4,14 @@
 //! owns (table, outbox, turns) needs no lock.
 
 mod asks;
+mod claims;
+mod editor;
 mod inbound;
+mod launch;
 mod prompts;
+mod ready;
 mod record;
+mod relay;
 mod report;
 mod request;
 mod stop;
@@ -32,7 +37,8 @@ use crate::wire::{
     StderrResult, StopResult,
 };
 
-pub use task::{Launch, launch};
+pub use editor::Editor;
+pub use launch::{Client, Launch, launch};
 
 /// What can be asked of an execution. Dropping the reply does not undo the work.
 #[derive(Debug)]
@@ -136,6 +142,8 @@ pub struct Execution {
     pub cwd: String,
     /// When it was started.
     pub started_at: Timestamp,
+    /// Whether an editor has its turns.
+    pub proxied: bool,
     commands: mpsc::UnboundedSender<Command>,
     status: Mutex<Status>,
     /// Cancelled when it has ended and nothing of it will change any more.
@@ -181,6 +189,7 @@ impl Execution {
             generation: self.generation,
             command: self.command.clone(),
             cwd: self.cwd.clone(),
+            proxied: self.proxied,
             agent: status.agent,
             acp_session_id: status.acp_session_id,
             started_at: timestamp_text(self.started_at),

@@ -1,11 +1,9 @@
 //! Permission requests: raised, listed, claimed, delivered, ended.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use acp_bridge::id::RpcId;
 use acp_bridge::message::code;
-use acp_bridge::outbox::TakeBack;
 use acp_bridge::prompt::Prompt;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -13,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::claims::{Answerer, InFlight};
 use super::request::Request;
 use super::task::Task;
 use super::{Choice, Command, ResolveError};
@@ -21,31 +20,12 @@ use crate::code::Code;
 use crate::domain::{Actor, Claim, ClaimResult, End};
 use crate::limits::DELIVERY_WAIT;
 use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
-use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, State, Topic};
-
-/// The claims of this execution whose outcome is not known yet.
-#[derive(Debug, Default)]
-pub(super) struct Claims(HashMap<Uuid, InFlight>);
-
-#[derive(Debug)]
-struct InFlight {
-    choice: Choice,
-    actor: Actor,
-    option_kind: Box<RawValue>,
-    reply: oneshot::Sender<Result<ResolveResult, ResolveError>>,
-    /// When its frame is taken back if nothing of it was written.
-    deadline: Option<Instant>,
-}
-
-impl Claims {
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.0.values().filter_map(|claim| claim.deadline).min()
-    }
-}
+use crate::relay::What;
+use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, Topic};
 
 impl Task {
     /// The agent asks. The request is registered before anything else is done.
-    pub(super) fn permission_requested(&mut self, id: RpcId, params: Option<&RawValue>) {
+    pub(super) fn permission_requested(&mut self, id: RpcId, params: Option<&RawValue>, line: &[u8]) {
         let prompt = match Prompt::read(params) {
             Ok(prompt) => prompt,
             Err(error) => {
@@ -58,16 +38,18 @@ impl Task {
         let request_id = Uuid::now_v7();
         let made_up = format!("agentctl-{}", Uuid::new_v4());
         let offers = prompt.options.iter().map(|o| Offer { option_id: o.id.clone(), selectable: o.selectable }).collect();
+        let mut back = take_back(&mut self.outbox, &mut self.table);
+        back.extend(self.take_back_answer(&id));
         let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
         let (exec, redactor) = (&self.exec, &self.redactor);
         let keep = |pending_id: &str| Arc::new(Request::new(exec, redactor, request_id, pending_id, &prompt, earlier));
-        let back = take_back(&mut self.outbox, &mut self.table);
-        let raised = self.table.raise(request_id, id, prompt.acp_session_id.clone(), offers, &made_up, keep);
+        let raised = self.table.raise(request_id, id.clone(), prompt.acp_session_id.clone(), offers, &made_up, keep);
         match raised {
             Ok(Raised { shown, replaced }) => {
                 self.count(|c| c.prompts += 1);
                 self.witness_asked(request_id, &prompt);
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
+                self.ask_editor(&id, What::Prompt(request_id), line);
                 let event = self.event("requested", &shown);
                 if self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event }) {
                     self.witness.told(request_id);
@@ -77,6 +59,9 @@ impl Task {
             Err(refused) => {
                 self.count(|c| c.prompts_refused += 1);
                 self.settle(back, refused.replaced.into_iter().collect(), "replaced_by_agent");
+                // It sees what the agent wrote, and that it need not answer.
+                self.ask_editor(&id, What::Prompt(request_id), line);
+                self.close_for_editor(request_id, true);
                 // Too many are only counted: an agent must not fill the disk with them.
                 let reason = match refused.why {
                     Refusal::TurnCancelled => Some("turn_cancelled"),
@@ -106,12 +91,19 @@ impl Task {
 
     /// A caller chose an option: steps 2 to 6 of resolving.
     pub(super) fn resolve(&mut self, choice: Choice, actor: Actor, reply: oneshot::Sender<Result<ResolveResult, ResolveError>>) {
+        if let Err((unanswered, Answerer::Caller(reply))) = self.claim(choice, actor, Answerer::Caller(reply)) {
+            let _ = reply.send(Err(ResolveError::Unanswered(unanswered)));
+        }
+    }
+
+    /// Steps 3 to 6: the in-memory race, then the durable claim.
+    pub(super) fn claim(&mut self, choice: Choice, actor: Actor, answerer: Answerer) -> Result<Uuid, (Unanswered, Answerer)> {
         let claim_id = Uuid::new_v4();
         let begun = match self.table.begin(choice.request_id, &choice.pending_id, &choice.option_id, claim_id) {
             Ok(begun) => begun,
-            Err(unanswered) => return drop(reply.send(Err(ResolveError::Unanswered(unanswered)))),
+            Err(unanswered) => return Err((unanswered, answerer)),
         };
-        let Some(request) = self.table.get(choice.request_id).cloned() else { return };
+        let Some(request) = self.table.get(choice.request_id).cloned() else { return Err((Unanswered::NotLive, answerer)) };
         let option_kind = request.shown.options.get(begun.option).map_or_else(|| RawValue::NULL.to_owned(), |o| o.kind.0.clone());
         let claim = Claim {
             claim_id,
@@ -129,7 +121,8 @@ impl Task {
         let resolution = event_resolution(&actor, &choice.option_id, &option_kind);
         let event = self.event("resolving", &request);
         self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
-        self.claims.0.insert(claim_id, InFlight { choice, actor, option_kind, reply, deadline: None });
+        self.claims.0.insert(claim_id, InFlight { choice, actor, option_kind, answerer, deadline: None });
+        Ok(claim_id)
     }
 
     /// The claim is on disk, or is not: step 7.
@@ -154,9 +147,15 @@ impl Task {
             Ok(right) => {
                 crate::failpoint::hit("deliver.before");
                 let Some(claim) = self.claims.0.get_mut(&claim_id) else { return };
-                claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
-                let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
-                self.outbox.push_urgent(frame, Some(delivery));
+                match &claim.answerer {
+                    Answerer::Caller(_) => {
+                        claim.deadline.get_or_insert(Instant::now() + DELIVERY_WAIT);
+                        let (frame, delivery) = right.select(claim_id, &claim.choice.option_id);
+                        self.outbox.push_urgent(frame, Some(delivery));
+                    }
+                    // It keeps its place among the editor's frames, as long as that takes.
+                    Answerer::Editor(frame) => self.outbox.push_in_order(frame.clone(), Some(right.select_by(claim_id))),
+                }
             }
             Err(end) => {
                 let result = if end == End::Expired { ClaimResult::Expired } else { ClaimResult::Stale };
@@ -169,7 +168,7 @@ impl Task {
     pub(super) fn delivered(&mut self, delivery: &Delivery) {
         let ended = self.table.delivered(delivery);
         let Some(claim) = self.claims.0.remove(&delivery.claim_id()) else { return };
-        let InFlight { choice, actor, option_kind, reply, .. } = claim;
+        let InFlight { choice, actor, option_kind, answerer, .. } = claim;
         let resolution = event_resolution(&actor, &choice.option_id, &option_kind);
         let success = ResolveResult {
             task_id: self.exec.task_id.clone(),
@@ -189,6 +188,9 @@ impl Task {
             at: Timestamp::now(),
         };
         self.hub.audit.finish(finish, move |result| {
+            let Answerer::Caller(reply) = answerer else {
+                return result.unwrap_or_else(|error| tracing::warn!("the end of an editor's claim could not be recorded: {error}"));
+            };
             let _ = reply.send(result.map(|()| success).map_err(|error| {
                 let text = format!("The answer was handed to the agent, but that could not be recorded: {error}");
                 ResolveError::Failed(Failure::because(Code::PermissionAuditFailed, text))
@@ -196,6 +198,7 @@ impl Task {
         });
         self.witness.ended(delivery.request_id(), resolution.option_kind.0.get().starts_with("\"allow"));
         if let Some(ended) = ended {
+            self.close_for_editor(ended.request_id, true);
             let event = self.event("resolved", &ended.shown);
             self.tell(Topic::Permission, Event { resolution: Some(resolution), ..event });
         }
@@ -242,90 +245,16 @@ impl Task {
         if !self.outbox.is_empty() || !self.table.is_empty() {
             self.give_up_writing(ClaimResult::Failed, "stdin_gone");
         }
-        if self.is_open() && !self.stop.is_begun() && !self.is_wedged() {
+        // What an editor closed has no meaning but its own: the agent may go on.
+        let by_editor = self.editor.as_ref().is_some_and(|editor| editor.is_silent());
+        if self.is_open() && !self.stop.is_begun() && !self.is_wedged() && !by_editor {
             self.drain("the agent closed its stdin");
         }
     }
 
-    /// Nothing of an answer was written for too long: it is taken back. A part of it: nobody can know.
-    pub(super) fn delivery_timers(&mut self, now: Instant) {
-        let overdue: Vec<Uuid> = self.claims.0.iter().filter(|(_, c)| c.deadline.is_some_and(|d| d <= now)).map(|(id, _)| *id).collect();
-        for claim_id in overdue {
-            match self.outbox.take_back(|delivery: &Delivery| delivery.claim_id() == claim_id) {
-                TakeBack::Taken(delivery) => {
-                    self.table.put_back(delivery);
-                    let failure = Failure::because(Code::PermissionDeliveryFailed, "The agent does not read its stdin; nothing was sent.");
-                    self.finish_claim(claim_id, ClaimResult::Failed, None);
-                    self.release(claim_id, failure);
-                }
-                TakeBack::Partial => {
-                    self.set_state(State::Wedged, Some("the agent stopped reading within an answer".into()));
-                    self.stdin = None;
-                    self.give_up_writing(ClaimResult::Failed, "stdin_stuck");
-                }
-                TakeBack::Absent => drop(self.claims.0.get_mut(&claim_id).and_then(|claim| claim.deadline.take())),
-            }
-        }
-    }
-
-    /// Abandons the outbox: answers of which nothing was written end with `unwritten`, one of which a part was is
-    /// `indeterminate`, and every live request expires.
-    fn give_up_writing(&mut self, unwritten: ClaimResult, reason: &'static str) {
-        let (partial, rest) = self.outbox.abandon();
-        if let Some(delivery) = partial {
-            self.stdin = None;
-            self.undeliverable(&delivery, ClaimResult::Indeterminate, reason);
-        }
-        for delivery in rest {
-            self.undeliverable(&delivery, unwritten, reason);
-        }
-        let ended = self.table.expire_all();
-        self.settle(Vec::new(), ended, reason);
-    }
-
-    fn undeliverable(&mut self, delivery: &Delivery, result: ClaimResult, reason: &'static str) {
-        let ended = self.table.undeliverable(delivery);
-        self.witness.ended(delivery.request_id(), false);
-        self.claim_failed(delivery.claim_id(), result, Some(End::Expired), Some(reason));
-        if let Some(ended) = ended {
-            let event = self.event("expired", &ended.shown);
-            self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
-        }
-    }
-
-    /// A claim that delivers nothing (any more): its caller is told.
-    fn claim_failed(&mut self, claim_id: Uuid, result: ClaimResult, end: Option<End>, ending: Option<&'static str>) {
-        self.finish_claim(claim_id, result, end.and_then(|end| Some(Ending { end, reason: ending?.into() })));
-        if let Some(claim) = self.claims.0.remove(&claim_id) {
-            let failure = Failure::of(Code::PermissionDeliveryFailed).with(|data| data.end = end);
-            let _ = claim.reply.send(Err(ResolveError::Failed(failure)));
-        }
-    }
-
-    fn finish_claim(&self, claim_id: Uuid, result: ClaimResult, ending: Option<Ending>) {
-        let Some(claim) = self.claims.0.get(&claim_id) else { return };
-        let request_id = claim.choice.request_id;
-        self.hub.audit.finish(audit::Finish { claim_id, request_id, result, ending, at: Timestamp::now() }, move |outcome| {
-            if let Err(error) = outcome {
-                tracing::warn!(%request_id, "the end of a claim could not be recorded: {error}");
-            }
-        });
-    }
-
-    /// `resolving` -> `pending`: nothing was sent; the caller is told why.
-    fn release(&mut self, claim_id: Uuid, failure: Failure) {
-        let Some(claim) = self.claims.0.remove(&claim_id) else { return };
-        if self.table.release(claim.choice.request_id, claim_id)
-            && let Some(request) = self.table.get(claim.choice.request_id)
-        {
-            self.tell(Topic::Permission, self.event("pending", request));
-        }
-        let _ = claim.reply.send(Err(ResolveError::Failed(failure)));
-    }
-
     /// After a change of the table: answers what is to be answered, records and tells every end, and queues the
     /// answers again whose request is still there.
-    fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
+    pub(super) fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
         for Ended { request_id, end, right, shown } in ended {
             self.witness.ended(request_id, false);
             match (right, end) {
@@ -333,16 +262,34 @@ impl Task {
                 (Some(right), _) => self.outbox.push_urgent(right.cancelled(), None),
                 (None, _) => {}
             }
-            let event = self.event(end.as_str(), &shown);
-            self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
-            self.hub.audit.request_ended(request_id, Ending { end, reason: reason.into() }, Timestamp::now());
+            self.request_ended(request_id, end, &shown, reason);
         }
         for (request_id, claim_id) in back {
             self.deliver(request_id, claim_id);
         }
     }
 
-    fn event(&self, event_type: &str, request: &Request) -> Event {
+    /// Tells and records the end of a request that no answer was given to.
+    pub(super) fn request_ended(&mut self, request_id: Uuid, end: End, request: &Request, reason: &'static str) {
+        // The editor knows of its own cancel and sees the agent's withdrawal; after the end of the agent it sees that.
+        self.close_for_editor(request_id, !matches!(end, End::Withdrawn | End::Expired) && reason != "turn_cancelled");
+        let event = self.event(end.as_str(), request);
+        self.tell(Topic::Permission, Event { reason: Some(reason.into()), ..event });
+        self.hub.audit.request_ended(request_id, Ending { end, reason: reason.into() }, Timestamp::now());
+    }
+
+    /// The agent uses an id for something else than a prompt that can be listed.
+    pub(super) fn replaced(&mut self, id: &RpcId) {
+        let mut back = take_back(&mut self.outbox, &mut self.table);
+        back.extend(self.take_back_answer(id));
+        let ended = self.table.replace(id);
+        self.settle(back, ended.into_iter().collect(), "replaced_by_agent");
+        if let Some(editor) = &mut self.editor {
+            editor.ledger.supersede(id);
+        }
+    }
+
+    pub(super) fn event(&self, event_type: &str, request: &Request) -> Event {
         Event {
             event_type: event_type.into(),
             acp_session_id: request.shown.acp_session_id.clone(),

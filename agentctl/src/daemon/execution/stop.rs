@@ -128,6 +128,7 @@ impl Task {
     /// The last thing that the task does.
     pub(super) async fn finish(mut self) {
         self.drain_stderr();
+        self.flush_editor();
         self.expire_requests("execution_ended");
         self.record_witness();
         self.end_claims();

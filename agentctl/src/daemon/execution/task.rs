@@ -2,165 +2,49 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{ExitWatch, Leader, Mark, Spawned, end_tree};
-use jiff::Timestamp;
-use parking_lot::Mutex;
-use tokio::io::{AsyncRead as _, ReadBuf};
+use acp_bridge::process::{ExitWatch, Leader, Mark};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::asks::Asks;
-use super::prompts::Claims;
+use super::claims::Claims;
+use super::editor::Editor;
+use super::ready::{exited, lent_readable, lent_writable, read, readable, sleep_until, writable};
 use super::report::Stderr;
 use super::request::Request;
 use super::stop::Stop;
 use super::tools::ToolCalls;
 use super::turns::RunningTurn;
 use super::witness::Observed;
-use super::{Command, Execution, Started, Status};
+use super::{Command, Execution, Started};
 use crate::daemon::hub::Hub;
-use crate::domain::SessionKey;
-use crate::limits::{self, UNREAD_BYTES};
+use crate::limits::UNREAD_BYTES;
 use crate::permission::{Delivery, Table};
-use crate::wire::{AgentDescription, Counters, State, Witness};
 
 thread_local! {
     /// One buffer for all reads: an idle execution has none.
-    static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
-}
-
-/// What is known when an agent's process has been spawned.
-pub struct Launch {
-    /// Its execution's id.
-    pub id: Uuid,
-    /// Its session.
-    pub key: SessionKey,
-    /// Its task.
-    pub task_id: String,
-    /// The how-manieth of its session.
-    pub generation: u64,
-    /// The command line, redacted.
-    pub command: String,
-    /// Its working directory.
-    pub cwd: String,
-    /// When it was started.
-    pub started_at: Timestamp,
-    /// The entry of its environment that names it.
-    pub mark: Mark,
-    /// Knows its environment's secrets.
-    pub redactor: Redactor,
-    /// Its process.
-    pub process: Spawned,
-}
-
-/// Starts the task of a spawned agent. `ready` gets the outcome of its `initialize` and `session/new`; when
-/// that is a failure, the agent's tree has ended.
-///
-/// # Errors
-/// Its pipes can't be waited for; the process is being ended.
-pub fn launch(hub: &Arc<Hub>, launch: Launch, ready: oneshot::Sender<Started>) -> io::Result<Arc<Execution>> {
-    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process } = launch;
-    let (commands, queue) = mpsc::unbounded_channel();
-    let execution = Arc::new(Execution {
-        id,
-        key,
-        task_id,
-        generation,
-        command,
-        cwd,
-        started_at,
-        commands,
-        status: Mutex::new(Status {
-            state: State::Starting,
-            pid: Some(process.pid.as_raw()),
-            agent: AgentDescription::default(),
-            acp_session_id: None,
-            ended_at: None,
-            exit: None,
-            reason: None,
-            pending: 0,
-            counters: Counters::default(),
-            witness: Witness::default(),
-            stop: None,
-            stderr: None,
-        }),
-        ended: CancellationToken::new(),
-    });
-    let spare = Leader::new(process.pid, process.start, process.pidfd);
-    let watched = (|| {
-        let pipes = (pipe::Sender::from_owned_fd(process.stdin)?, pipe::Receiver::from_owned_fd(process.stdout)?);
-        Ok((pipes.0, pipes.1, pipe::Receiver::from_owned_fd(process.stderr)?, spare.try_clone()?, spare.watch()?))
-    })();
-    let (stdin, stdout, stderr, leader, leader_exit) = match watched {
-        Ok(watched) => watched,
-        Err(error) => {
-            tokio::spawn(async move { end_tree(spare, &mark, false).await });
-            return Err(error);
-        }
-    };
-    let task = Task {
-        hub: hub.clone(),
-        exec: execution.clone(),
-        commands: queue,
-        stdin: Some(stdin),
-        stdout: Some(stdout),
-        stderr: Some(stderr),
-        leader_exit: Some(leader_exit),
-        leader,
-        mark: mark.clone(),
-        reader: LineReader::new(hub.settings.frame_cap),
-        outbox: Outbox::default(),
-        table: Table::new(limits::LIVE_PROMPTS),
-        claims: Claims::default(),
-        asks: Asks::default(),
-        turns: HashMap::new(),
-        tools: ToolCalls::default(),
-        witness: Observed::default(),
-        redactor,
-        err: Stderr::default(),
-        ready: Some(ready),
-        stop: Stop::default(),
-    };
-    tokio::spawn(supervise(task, spare, mark));
-    Ok(execution)
-}
-
-/// Runs a task; a panic in it ends this execution with a clear state, and nothing else.
-async fn supervise(task: Task, spare: Leader, mark: Mark) {
-    let (hub, exec, redactor) = (task.hub.clone(), task.exec.clone(), task.redactor.clone());
-    let ended = tokio::spawn(task.run()).await;
-    if ended.is_err() {
-        tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
-        let tree = end_tree(spare, &mark, false).await;
-        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
-        hub.execution_ended(&exec);
-    }
-    exec.ended.cancel();
+    pub(super) static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
 }
 
 /// Everything that one execution owns.
 pub(super) struct Task {
     pub(super) hub: Arc<Hub>,
     pub(super) exec: Arc<Execution>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) stdin: Option<pipe::Sender>,
-    stdout: Option<pipe::Receiver>,
-    stderr: Option<pipe::Receiver>,
-    leader_exit: Option<ExitWatch>,
+    pub(super) stdout: Option<pipe::Receiver>,
+    pub(super) stderr: Option<pipe::Receiver>,
+    pub(super) leader_exit: Option<ExitWatch>,
     pub(super) leader: Leader,
     pub(super) mark: Mark,
-    reader: LineReader,
+    pub(super) reader: LineReader,
     pub(super) outbox: Outbox<Delivery>,
     pub(super) table: Table<Arc<Request>>,
     pub(super) claims: Claims,
@@ -170,6 +54,7 @@ pub(super) struct Task {
     pub(super) witness: Observed,
     pub(super) redactor: Redactor,
     pub(super) err: Stderr,
+    pub(super) editor: Option<Box<Editor>>,
     pub(super) ready: Option<oneshot::Sender<Started>>,
     pub(super) stop: Stop,
 }
@@ -180,14 +65,18 @@ enum Wake {
     /// So many bytes of stdout lie in the scratch buffer.
     Stdout(io::Result<usize>),
     Stderr,
+    EditorInput,
+    EditorOutput,
     LeaderExit,
     Timer,
 }
 
 impl Task {
-    async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         self.happened(fixture::Event::Spawned);
-        self.initialize();
+        if self.editor.is_none() {
+            self.initialize();
+        }
         while !self.is_over() {
             match self.wait().await {
                 Wake::Command(Some(command)) => self.command(command),
@@ -195,9 +84,13 @@ impl Task {
                 Wake::Stdin => self.flush(),
                 Wake::Stdout(read) => self.read_stdout(read),
                 Wake::Stderr => self.read_stderr(),
+                Wake::EditorInput => self.read_editor(),
+                // Below.
+                Wake::EditorOutput => {}
                 Wake::LeaderExit => self.leader_exited(),
                 Wake::Timer => self.timers(),
             }
+            self.flush_editor();
             self.exec.status.lock().pending = self.table.len();
             self.hub.bus.flush();
         }
@@ -207,12 +100,17 @@ impl Task {
     async fn wait(&mut self) -> Wake {
         let deadline = self.next_deadline();
         let writing = !self.outbox.is_empty();
-        let Self { commands, stdin, stdout, stderr, leader_exit, .. } = self;
+        let waiting = self.outbox.bulk_bytes();
+        let Self { commands, stdin, stdout, stderr, leader_exit, editor, stop, .. } = self;
+        let editor = editor.as_deref();
         tokio::select! {
             command = commands.recv() => Wake::Command(command),
             () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
-            read = read(stdout.as_mut()) => Wake::Stdout(read),
-            () = readable(stderr.as_ref()) => Wake::Stderr,
+            read = read(stdout.as_mut().filter(|_| editor.is_none_or(Editor::has_room))) => Wake::Stdout(read),
+            () = readable(stderr.as_ref().filter(|_| editor.is_none_or(|e| e.writing_stderr().is_none()))) => Wake::Stderr,
+            () = lent_readable(editor.filter(|_| !stop.is_begun()).and_then(|e| e.reading(waiting))) => Wake::EditorInput,
+            () = lent_writable(editor.and_then(Editor::writing)) => Wake::EditorOutput,
+            () = lent_writable(editor.and_then(Editor::writing_stderr)) => Wake::EditorOutput,
             () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
             () = sleep_until(deadline) => Wake::Timer,
         }
@@ -228,7 +126,10 @@ impl Task {
                 let result = self.cancel_request(request_id, &pending_id);
                 let _ = reply.send(result);
             }
-            Command::ClaimDone { claim_id, result } => self.claim_done(claim_id, result),
+            Command::ClaimDone { claim_id, result } => {
+                self.claim_done(claim_id, result);
+                self.editor_goes_on(claim_id);
+            }
             Command::Prompt { acp_session_id, prompt, reply } => self.prompt(acp_session_id, &prompt, reply),
             Command::CancelTurn { acp_session_id, reply } => {
                 let result = self.cancel_turn(acp_session_id);
@@ -273,8 +174,12 @@ impl Task {
     }
 
     fn close_stdin_if_asked(&mut self) {
-        if self.stop.is_begun() && self.stdin.take().is_some() {
+        let editor_ended = self.editor.as_ref().is_some_and(|editor| editor.is_silent());
+        if (self.stop.is_begun() || editor_ended) && self.stdin.take().is_some() {
             self.happened(fixture::Event::StdinClosed);
+            if !self.stop.is_begun() {
+                self.stdin_gone();
+            }
         }
     }
 
@@ -306,6 +211,9 @@ impl Task {
             Some(Ok(n)) => {
                 self.err.push(&scratch[..n]);
                 self.count(|c| c.stderr_bytes += n as u64);
+                if let Some(editor) = &mut self.editor {
+                    editor.send_stderr(&scratch[..n]);
+                }
                 false
             }
             Some(Err(error)) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
@@ -342,7 +250,8 @@ impl Task {
     }
 
     fn is_over(&self) -> bool {
-        self.stdout.is_none() && self.leader_exit.is_none() || self.stop.is_out_of_patience()
+        let is_served = self.editor.as_ref().is_none_or(|editor| editor.is_served());
+        self.stdout.is_none() && self.leader_exit.is_none() && is_served || self.stop.is_out_of_patience()
     }
 
     /// Whether the agent's output is still open.
@@ -351,8 +260,10 @@ impl Task {
     }
 
     fn next_deadline(&self) -> Option<Instant> {
+        let look = self.editor.as_ref().and_then(|editor| editor.look());
         let turns = self.turns.values().filter_map(|turn| turn.deadline).min();
-        [self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), turns, self.witness.deadline()].into_iter().flatten().min()
+        let witness = self.witness.deadline();
+        [look, self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), turns, witness].into_iter().flatten().min()
     }
 
     fn timers(&mut self) {
@@ -361,50 +272,7 @@ impl Task {
         self.ask_timers(now);
         self.turn_timers(now);
         self.witness_timers(now);
+        self.look_for_editor(now);
         self.stop_timers(now);
-    }
-}
-
-// Each waits for ever for what is not there, and ends on an error: the next read or write meets it.
-
-async fn writable(pipe: Option<&pipe::Sender>) {
-    match pipe {
-        Some(pipe) => drop(pipe.writable().await),
-        None => std::future::pending().await,
-    }
-}
-
-/// Reads into the scratch buffer. Nobody else runs before what was read is used: there is one thread, and no await between.
-async fn read(pipe: Option<&mut pipe::Receiver>) -> io::Result<usize> {
-    let Some(pipe) = pipe else { return std::future::pending().await };
-    let mut pipe = Pin::new(pipe);
-    std::future::poll_fn(|cx| {
-        SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(scratch);
-            std::task::ready!(pipe.as_mut().poll_read(cx, &mut buffer))?;
-            Poll::Ready(Ok(buffer.filled().len()))
-        })
-    })
-    .await
-}
-
-async fn readable(pipe: Option<&pipe::Receiver>) {
-    match pipe {
-        Some(pipe) => drop(pipe.readable().await),
-        None => std::future::pending().await,
-    }
-}
-
-async fn exited(leader: Option<&ExitWatch>) {
-    match leader {
-        Some(leader) => leader.exited().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

@@ -13,7 +13,8 @@ use crate::wire::{CancelResult, Event, Failure, State, Topic};
 /// A turn that the agent has not ended yet.
 #[derive(Debug)]
 pub(super) struct RunningTurn {
-    reply: oneshot::Sender<Result<String, Failure>>,
+    /// `None` for a turn of the editor.
+    reply: Option<oneshot::Sender<Result<String, Failure>>>,
     /// When it should have ended after a cancel.
     pub(super) deadline: Option<Instant>,
     /// It has not.
@@ -29,7 +30,13 @@ impl RunningTurn {
 
     /// Tells its caller that no answer will come.
     pub(super) fn fail(self, failure: Failure) {
-        let _ = self.reply.send(Err(failure));
+        self.end(Err(failure));
+    }
+
+    fn end(self, result: Result<String, Failure>) {
+        if let Some(reply) = self.reply {
+            let _ = reply.send(result);
+        }
     }
 }
 
@@ -40,14 +47,24 @@ impl Task {
             Ok(id) => id,
             Err(failure) => return drop(reply.send(Err(failure))),
         };
-        if self.table.start_turn(&acp_session_id).is_none() {
+        if self.turns.contains_key(&acp_session_id) {
             return drop(reply.send(Err(Failure::because(Code::SessionBusy, "A turn of this session is running."))));
         }
+        self.begin_turn(&acp_session_id, Some(reply));
         let id = self.asks.prompt(&acp_session_id);
         self.outbox.push_bulk(message::session_prompt(&id, &acp_session_id, prompt));
-        self.turns.insert(acp_session_id.clone(), RunningTurn { reply, deadline: None, overdue: false, cancelled: false });
-        self.tell(Topic::Session, Event { event_type: "turn_started".into(), acp_session_id: Some(acp_session_id), ..Event::default() });
         self.flush();
+    }
+
+    /// A turn begins in an acp session; false if one runs there.
+    pub(super) fn begin_turn(&mut self, acp_session_id: &str, reply: Option<oneshot::Sender<Result<String, Failure>>>) -> bool {
+        if self.table.start_turn(acp_session_id).is_none() {
+            return false;
+        }
+        self.turns.insert(acp_session_id.to_owned(), RunningTurn { reply, deadline: None, overdue: false, cancelled: false });
+        let acp_session_id = Some(acp_session_id.to_owned());
+        self.tell(Topic::Session, Event { event_type: "turn_started".into(), acp_session_id, ..Event::default() });
+        true
     }
 
     /// Cancels a turn: its requests are answered `cancelled`, then the agent hears of it, in one write.
@@ -61,14 +78,20 @@ impl Task {
         } else {
             self.outbox.push_urgent(cancel, None);
         }
-        let turn = self.turns.get_mut(&acp_session_id);
-        let turn_running = turn.is_some();
+        let turn_running = self.turn_cancelled(&acp_session_id);
+        self.flush();
+        Ok(CancelResult { turn_running, cancelled })
+    }
+
+    /// The turn of an acp session, if one runs, is to end soon.
+    pub(super) fn turn_cancelled(&mut self, acp_session_id: &str) -> bool {
+        let turn = self.turns.get_mut(acp_session_id);
+        let running = turn.is_some();
         if let Some(turn) = turn {
             turn.cancelled = true;
             turn.deadline.get_or_insert(Instant::now() + CANCEL_WAIT);
         }
-        self.flush();
-        Ok(CancelResult { turn_running, cancelled })
+        running
     }
 
     /// The agent answered `session/prompt`.
@@ -92,7 +115,7 @@ impl Task {
             },
         );
         if let Some(turn) = self.turns.remove(acp_session_id) {
-            let _ = turn.reply.send(result);
+            turn.end(result);
         }
         if self.is_wedged() && self.stdin.is_some() && !self.turns.values().any(|turn| turn.overdue) {
             self.set_state(State::Running, None);
@@ -114,6 +137,9 @@ impl Task {
 
     /// The acp session that a caller means.
     fn acp_session(&self, given: Option<String>) -> Result<String, Failure> {
+        if self.editor.is_some() {
+            return Err(Code::ExecutionProxied.into());
+        }
         if self.stop.is_begun() || self.stdin.is_none() || !self.is_open() {
             return Err(Failure::because(Code::NoLiveExecution, "The execution is ending."));
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use acp_bridge::presentation::{MARKER, Redactor};
-use acp_bridge::process::{Mark, SpawnError, Spec};
+use acp_bridge::process::{Inherited, Mark, SpawnError, Spec};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::Method;
 use crate::audit::ExecutionStarted;
 use crate::code::Code;
-use crate::daemon::bus::Subscriber;
-use crate::daemon::execution::{Launch, launch};
+use crate::daemon::bus::{Subscriber, Topics};
+use crate::daemon::execution::{Client, Execution, Launch, launch};
 use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
 use crate::daemon::server::Connection;
 use crate::daemon::visitor::MARK;
@@ -38,31 +38,31 @@ impl Method for Start {
         let key = SessionKey { owner, session_id };
         let reservation = reserve(hub, &key, &params).await?;
         if params.record {
-            record(connection, &key)?;
+            if key.owner != connection.actor().user_id {
+                return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
+            }
+            subscribe(connection, &key, std::iter::once(Topic::Frame).collect());
         }
-        let ready = start(connection, reservation, key, &params).await?;
-        ready.await.unwrap_or_else(|_| Err(Code::AgentExited.into()))
+        let (ready, answer) = oneshot::channel();
+        start(connection, reservation, key, &params, Client::Us(ready), None).await?;
+        answer.await.unwrap_or_else(|_| Err(Code::AgentExited.into()))
     }
 }
 
-/// Subscribes the connection to all that passes between us and the agent.
-fn record(connection: &Connection, key: &SessionKey) -> Result<(), Failure> {
-    if key.owner != connection.actor().user_id {
-        return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
-    }
+/// Subscribes the connection to what happens in a session.
+pub(super) fn subscribe(connection: &Connection, key: &SessionKey, topics: Topics) {
     connection.hub.bus.subscribe(Subscriber {
         peer: connection.peer.clone(),
         connection: connection.id,
         owner: key.owner.clone(),
         grant: None,
-        topics: [Topic::Frame].into_iter().collect(),
+        topics,
         task_id: None,
         session_id: Some(key.session_id.clone()),
     });
-    Ok(())
 }
 
-fn check(params: &StartParams) -> Result<(), Failure> {
+pub(super) fn check(params: &StartParams) -> Result<(), Failure> {
     check_id("task_id", &params.task_id)?;
     if let Some(session_id) = &params.session_id {
         check_id("session_id", session_id)?;
@@ -78,7 +78,7 @@ fn check(params: &StartParams) -> Result<(), Failure> {
 }
 
 /// Takes the session's place, ending what has it if the caller wants that.
-async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Result<Reservation, Failure> {
+pub(super) async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Result<Reservation, Failure> {
     loop {
         match hub.reserve(key, &params.task_id) {
             Ok(reservation) => return Ok(reservation),
@@ -95,12 +95,15 @@ async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Resu
     }
 }
 
-async fn start(
+/// Spawns an agent and hands it to its execution's task.
+pub(super) async fn start(
     connection: &Arc<Connection>,
     reservation: Reservation,
     key: SessionKey,
     params: &StartParams,
-) -> Result<oneshot::Receiver<Result<StartResult, Failure>>, Failure> {
+    client: Client,
+    inherited: Option<Inherited>,
+) -> Result<Arc<Execution>, Failure> {
     let hub = &connection.hub;
     let id = reservation.execution_id;
     let mark = format!("{MARK}={id}");
@@ -108,7 +111,7 @@ async fn start(
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
-    let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd) };
+    let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd), inherited };
     let process = hub.spawner.spawn(spec).await.map_err(|error| spawn_failure(&error, &redactor))?;
     hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     hub.audit.execution_started(ExecutionStarted {
@@ -118,7 +121,6 @@ async fn start(
         pid: process.pid.as_raw().cast_unsigned(),
         at: started_at,
     });
-    let (ready, answer) = oneshot::channel();
     let about = Launch {
         id,
         key,
@@ -130,14 +132,14 @@ async fn start(
         mark: Mark(mark),
         redactor,
         process,
+        client,
     };
-    let execution =
-        launch(hub, about, ready).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
+    let execution = launch(hub, about).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
     reservation.keep(&execution);
     if params.bind && !connection.bind(id) {
         execution.stop("its starter's connection closed").await;
     }
-    Ok(answer)
+    Ok(execution)
 }
 
 /// The agent's whole environment.

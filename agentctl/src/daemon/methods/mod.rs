@@ -10,6 +10,7 @@ mod execution_stop;
 mod permission_cancel;
 mod permission_list;
 mod permission_resolve;
+mod proxy_start;
 mod session_cancel;
 mod session_prompt;
 mod token;
@@ -102,6 +103,7 @@ methods! {
     token::Create,
     token::List,
     token::Revoke,
+    proxy_start::Start,
 }
 
 /// Whether a method only reads, and its answer can be large: such calls of one connection are carried out one after the
@@ -113,6 +115,11 @@ pub fn has_large_answer(method: &str) -> bool {
 /// Whether a call says who calls: nothing else is read before it is answered.
 pub fn is_hello(method: &str) -> bool {
     method == control::Hello::NAME
+}
+
+/// Whether a method uses descriptors that come with its message.
+pub fn takes_descriptors(method: &str) -> bool {
+    method == proxy_start::Start::NAME
 }
 
 async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {

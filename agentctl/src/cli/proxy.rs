@@ -1,0 +1,196 @@
+//! `agentctl proxy`.
+
+use std::fs::File;
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::JoinHandle;
+
+use acp_bridge::fixture::{Entry, Recorder};
+use acp_bridge::presentation::terminal;
+use acp_bridge::process::Inherited;
+use anyhow::Context as _;
+use clap::Args;
+use rustix::fs::{FileType, fstat};
+
+use super::run::{agent, environment, task_of};
+use super::start_daemon::connect_or_start;
+use super::{CliError, Global, output, record};
+use crate::client::{Client, ClientError, Incoming};
+use crate::wire::{Event, Exit, Failure, ProxyParams, ProxyResult};
+
+/// The status of a failure of our own: the agent's own statuses are passed on.
+const FAILED: u8 = 125;
+/// Reports of the daemon that are shown.
+const SHOWN_REPORTS: usize = 100;
+
+/// Be the agent command of an editor: its stdin and stdout are the agent's, which runs under the daemon. Each permission
+/// request is asked in the editor and listed by `agentctl permissions`; the first answer wins and the other side is told.
+/// Ends with the agent's exit status (128 + the number of a signal), or with 125 if agentctl itself fails.
+#[derive(Debug, Args)]
+pub(super) struct Proxy {
+    /// The task [default: the name of the working folder]
+    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
+    task: Option<String>,
+    /// The session [default: a new one]
+    #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
+    session: Option<String>,
+    /// Names of environment variables that the agent must not see
+    #[arg(long, value_name = "NAME")]
+    strip_env: Vec<String>,
+    /// Record the session into this new file; known secrets, your name and home folder are left out
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Fail if no daemon runs
+    #[arg(long)]
+    no_start: bool,
+    /// An agent by name, see `agentctl agents`; then what stands after `--` are further arguments for it
+    #[arg(value_name = "AGENT")]
+    agent: Option<String>,
+    /// The agent's command and its arguments
+    #[arg(last = true, required_unless_present = "agent", value_name = "CMD")]
+    command: Vec<String>,
+}
+
+impl Proxy {
+    pub(super) fn run(self, global: &Global) -> ExitCode {
+        match self.proxy(global) {
+            Ok(status) => ExitCode::from(status),
+            Err(error) => {
+                if let CliError::Client(ClientError::Broken(_)) = error {
+                    output::note("agentctl: the daemon has ended, and the agent with it");
+                } else {
+                    output::report(&error, global.json);
+                }
+                ExitCode::from(FAILED)
+            }
+        }
+    }
+
+    fn proxy(self, global: &Global) -> Result<u8, CliError> {
+        let inherited = Inherited::of_this_process().context("cannot tell our own limits")?;
+        let params = self.params(global, inherited)?;
+        let mut recorder = self.record.as_deref().map(|path| record::recorder(path, &params.env)).transpose()?;
+        let mut client = connect_or_start(global, !self.no_start)?;
+        let own = (io::stdin(), io::stdout(), io::stderr());
+        let (stdin, _) = Stdio::reading(own.0.as_fd())?;
+        let (stdout, copied) = Stdio::writing(own.1.as_fd())?;
+        let (stderr, copied_errors) = Stdio::writing(own.2.as_fd())?;
+        let call = client.send_with("proxy/start", &params, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
+        // The ends must be the daemon's alone: the editor sees the agent's when they are closed.
+        drop((stdin, stdout, stderr));
+        let outcome = attend(&mut client, call, recorder.as_mut());
+        if let Some(recorder) = recorder {
+            recorder.finish().context("the recording is not complete")?;
+        }
+        for copy in [copied, copied_errors].into_iter().flatten() {
+            let _ = copy.join();
+        }
+        let result = outcome?;
+        Ok(match result.exit {
+            Some(Exit::Code(code)) => u8::try_from(code).unwrap_or(FAILED),
+            Some(Exit::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(FAILED),
+            None => FAILED,
+        })
+    }
+
+    fn params(&self, global: &Global, inherited: Inherited) -> Result<ProxyParams, CliError> {
+        let agent = agent(global, self.agent.as_deref(), &self.command, &self.strip_env)?;
+        let cwd = std::env::current_dir().context("cannot tell the working folder")?;
+        let mut env = environment();
+        env.extend(agent.env.clone());
+        let task_id = self.task.clone().unwrap_or_else(|| task_of(&cwd));
+        Ok(ProxyParams {
+            command: agent.command,
+            args: agent.args,
+            env,
+            strip_env: agent.strip_env,
+            cwd: cwd.into_os_string().into_string().map_err(|cwd| anyhow::anyhow!("{} is not UTF-8", cwd.display()))?,
+            umask: inherited.umask,
+            limits: inherited.limits,
+            task_id,
+            session_id: self.session.clone(),
+            record: self.record.is_some(),
+        })
+    }
+}
+
+/// Waits for the end of the agent; shows what the daemon reports, and records.
+fn attend(client: &mut Client, call: u64, mut recorder: Option<&mut Recorder<File>>) -> Result<ProxyResult, CliError> {
+    let mut shown = 0;
+    loop {
+        match client.recv()? {
+            Incoming::Answer(id, outcome) if id == call => {
+                let result = outcome.map_err(|failure: Failure| ClientError::Failure(failure))?;
+                return Ok(serde_json::from_str(result.get()).map_err(ClientError::Unreadable)?);
+            }
+            Incoming::Answer(..) => {}
+            Incoming::Event(event) => {
+                if let (Some(recorder), Some(entry)) = (&mut recorder, &event.entry) {
+                    let entry: Entry = serde_json::from_str(entry.0.get()).context("an entry can't be read")?;
+                    recorder.entry(entry).context("the recording can't be written")?;
+                }
+                shown += usize::from(shown < SHOWN_REPORTS && report(&event));
+            }
+        }
+    }
+}
+
+/// Shows a report; false if the event is none.
+fn report(event: &Event) -> bool {
+    match (event.event_type.as_str(), &event.reason) {
+        ("reported", Some(reason)) => output::note(&format!("agentctl: {}", terminal(reason))),
+        ("event_gap", _) => output::note("agentctl: events came faster than they could be written; a recording misses some"),
+        _ => return false,
+    }
+    true
+}
+
+/// One of our descriptors, or a pipe that is copied to or from it: a file can't be waited for.
+enum Stdio<'a> {
+    Own(BorrowedFd<'a>),
+    Pipe(OwnedFd),
+}
+
+type Copy = JoinHandle<()>;
+
+impl<'a> Stdio<'a> {
+    fn reading(fd: BorrowedFd<'a>) -> Result<(Self, Option<Copy>), CliError> {
+        if can_wait(fd) {
+            return Ok((Self::Own(fd), None));
+        }
+        let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+        Ok((Self::Pipe(reader.into()), Some(copy(own(fd)?, writer))))
+    }
+
+    fn writing(fd: BorrowedFd<'a>) -> Result<(Self, Option<Copy>), CliError> {
+        if can_wait(fd) {
+            return Ok((Self::Own(fd), None));
+        }
+        let (reader, writer): (PipeReader, _) = io::pipe().context("cannot make a pipe")?;
+        Ok((Self::Pipe(writer.into()), Some(copy(reader, own(fd)?))))
+    }
+}
+
+impl AsFd for Stdio<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Own(fd) => *fd,
+            Self::Pipe(fd) => fd.as_fd(),
+        }
+    }
+}
+
+fn own(fd: BorrowedFd<'_>) -> Result<File, CliError> {
+    Ok(File::from(fd.try_clone_to_owned().context("cannot copy a descriptor")?))
+}
+
+fn can_wait(fd: BorrowedFd<'_>) -> bool {
+    let kind = fstat(fd).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket)) || rustix::termios::isatty(fd)
+}
+
+fn copy(mut from: impl io::Read + Send + 'static, mut to: impl io::Write + Send + 'static) -> Copy {
+    std::thread::spawn(move || drop(io::copy(&mut from, &mut to)))
+}

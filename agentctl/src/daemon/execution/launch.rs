@@ -1,0 +1,156 @@
+//! From a spawned process to the task that owns it.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use acp_bridge::frame::LineReader;
+use acp_bridge::outbox::Outbox;
+use acp_bridge::presentation::Redactor;
+use acp_bridge::process::{Leader, Mark, Spawned, end_tree};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::net::unix::pipe;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::asks::Asks;
+use super::claims::Claims;
+use super::editor::Editor;
+use super::report::Stderr;
+use super::stop::Stop;
+use super::task::Task;
+use super::tools::ToolCalls;
+use super::witness::Observed;
+use super::{Execution, Started, Status};
+use crate::daemon::hub::Hub;
+use crate::domain::SessionKey;
+use crate::limits;
+use crate::permission::Table;
+use crate::wire::{AgentDescription, Counters, State, Witness};
+
+/// What is known when an agent's process has been spawned.
+pub struct Launch {
+    /// Its execution's id.
+    pub id: Uuid,
+    /// Its session.
+    pub key: SessionKey,
+    /// Its task.
+    pub task_id: String,
+    /// The how-manieth of its session.
+    pub generation: u64,
+    /// The command line, redacted.
+    pub command: String,
+    /// Its working directory.
+    pub cwd: String,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// The entry of its environment that names it.
+    pub mark: Mark,
+    /// Knows its environment's secrets.
+    pub redactor: Redactor,
+    /// Its process.
+    pub process: Spawned,
+    /// Who initializes it and opens its sessions.
+    pub client: Client,
+}
+
+/// Who speaks to an agent.
+#[derive(Debug)]
+pub enum Client {
+    /// We do. Gets the outcome of `initialize` and `session/new`; when that is a failure, the agent's tree has ended.
+    Us(oneshot::Sender<Started>),
+    /// An editor does.
+    Editor(Box<Editor>),
+}
+
+/// Starts the task of a spawned agent.
+///
+/// # Errors
+/// Its pipes can't be waited for; the process is being ended.
+pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
+    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process, client } = launch;
+    let (ready, editor) = match client {
+        Client::Us(ready) => (Some(ready), None),
+        Client::Editor(editor) => (None, Some(editor)),
+    };
+    let (commands, queue) = mpsc::unbounded_channel();
+    let execution = Arc::new(Execution {
+        id,
+        key,
+        task_id,
+        generation,
+        command,
+        cwd,
+        started_at,
+        proxied: editor.is_some(),
+        commands,
+        status: Mutex::new(Status {
+            state: State::Starting,
+            pid: Some(process.pid.as_raw()),
+            agent: AgentDescription::default(),
+            acp_session_id: None,
+            ended_at: None,
+            exit: None,
+            reason: None,
+            pending: 0,
+            counters: Counters::default(),
+            witness: Witness::default(),
+            stop: None,
+            stderr: None,
+        }),
+        ended: CancellationToken::new(),
+    });
+    let spare = Leader::new(process.pid, process.start, process.pidfd);
+    let watched = (|| {
+        let pipes = (pipe::Sender::from_owned_fd(process.stdin)?, pipe::Receiver::from_owned_fd(process.stdout)?);
+        Ok((pipes.0, pipes.1, pipe::Receiver::from_owned_fd(process.stderr)?, spare.try_clone()?, spare.watch()?))
+    })();
+    let (stdin, stdout, stderr, leader, leader_exit) = match watched {
+        Ok(watched) => watched,
+        Err(error) => {
+            tokio::spawn(async move { end_tree(spare, &mark, false).await });
+            return Err(error);
+        }
+    };
+    let task = Task {
+        hub: hub.clone(),
+        exec: execution.clone(),
+        commands: queue,
+        stdin: Some(stdin),
+        stdout: Some(stdout),
+        stderr: Some(stderr),
+        leader_exit: Some(leader_exit),
+        leader,
+        mark: mark.clone(),
+        reader: LineReader::new(hub.settings.frame_cap),
+        outbox: Outbox::default(),
+        table: Table::new(limits::LIVE_PROMPTS),
+        claims: Claims::default(),
+        asks: Asks::default(),
+        turns: HashMap::new(),
+        tools: ToolCalls::default(),
+        witness: Observed::default(),
+        redactor,
+        err: Stderr::default(),
+        editor,
+        ready,
+        stop: Stop::default(),
+    };
+    tokio::spawn(supervise(task, spare, mark));
+    Ok(execution)
+}
+
+/// Runs a task; a panic in it ends this execution with a clear state, and nothing else.
+async fn supervise(task: Task, spare: Leader, mark: Mark) {
+    let (hub, exec, redactor) = (task.hub.clone(), task.exec.clone(), task.redactor.clone());
+    let ended = tokio::spawn(task.run()).await;
+    if ended.is_err() {
+        tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
+        let tree = end_tree(spare, &mark, false).await;
+        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
+        hub.execution_ended(&exec);
+    }
+    exec.ended.cancel();
+}

@@ -11,6 +11,7 @@ const ENDS: &str = include_str!("ends.rs");
 const START: &str = include_str!("start.rs");
 const SUPERVISED: &str = include_str!("supervised.rs");
 const TOKEN: &str = include_str!("token.rs");
+const PROXY: &str = include_str!("proxy.rs");
 const HERE: &str = include_str!("codes.rs");
 
 /// A code, the file and the test that provokes it.
@@ -29,6 +30,7 @@ const PROVOKED: &[(&str, &str, &str)] = &[
     ("execution_not_found", HERE, "an_execution_that_is_not_there_or_not_ours"),
     ("no_live_execution", HERE, "a_session_whose_agent_has_ended"),
     ("session_busy", START, "a_busy_session_is_not_started_twice_but_can_be_replaced"),
+    ("execution_is_proxied", PROXY, "nobody_else_prompts_or_cancels_and_other_requests_are_the_editors"),
     ("command_not_found", START, "what_cannot_be_executed_says_so"),
     ("command_not_executable", START, "what_cannot_be_executed_says_so"),
     ("cwd_not_found", START, "what_cannot_be_executed_says_so"),

@@ -170,6 +170,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_pipe_that_cannot_be_opened_again_is_used_without_waiting_all_the_same() {
+        let (near, far) = io::pipe().unwrap();
+        let each_call = |fd: OwnedFd, interest| {
+            // SAFETY: as in `new`.
+            #[allow(unsafe_code)]
+            let fd = unsafe { AsyncFd::register_with_interest(fd, interest) }.unwrap();
+            Lent { fd, how: How::EachCall }
+        };
+        let reader = each_call(near.try_clone().unwrap().into(), Interest::READABLE);
+        let writer = each_call(far.try_clone().unwrap().into(), Interest::WRITABLE);
+        let mut buffer = [0; 8];
+        assert_eq!(reader.try_read(&mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        writer.writable().await;
+        assert_eq!(writer.try_write(b"abc").unwrap(), 3);
+        reader.readable().await;
+        assert_eq!(reader.try_read(&mut buffer).unwrap(), 3);
+        let full = std::iter::repeat_with(|| writer.try_write(&[7; 4096])).find_map(Result::err).unwrap();
+        assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+        assert!(is_blocking(&near) && is_blocking(&far));
+    }
+
+    #[tokio::test]
     async fn the_end_of_the_other_side_is_seen() {
         let (far, theirs) = io::pipe().unwrap();
         let (ours, peer) = UnixStream::pair().unwrap();

@@ -49,7 +49,9 @@ impl Task {
                 self.count(|c| c.prompts += 1);
                 self.witness_asked(request_id, &prompt);
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
-                self.ask_editor(&id, What::Prompt(request_id), line);
+                if self.ask_editor(&id, What::Prompt(request_id), line) {
+                    self.witness.told(request_id);
+                }
                 let event = self.event("requested", &shown);
                 if self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event }) {
                     self.witness.told(request_id);
@@ -256,7 +258,6 @@ impl Task {
     /// answers again whose request is still there.
     pub(super) fn settle(&mut self, back: Vec<(Uuid, Uuid)>, ended: Vec<Ended<Arc<Request>>>, reason: &'static str) {
         for Ended { request_id, end, right, shown } in ended {
-            self.witness.ended(request_id, false);
             match (right, end) {
                 (Some(right), End::Withdrawn) => self.outbox.push_urgent(right.withdrawn(), None),
                 (Some(right), _) => self.outbox.push_urgent(right.cancelled(), None),
@@ -271,6 +272,7 @@ impl Task {
 
     /// Tells and records the end of a request that no answer was given to.
     pub(super) fn request_ended(&mut self, request_id: Uuid, end: End, request: &Request, reason: &'static str) {
+        self.witness.ended(request_id, false);
         // The editor knows of its own cancel and sees the agent's withdrawal; after the end of the agent it sees that.
         self.close_for_editor(request_id, !matches!(end, End::Withdrawn | End::Expired) && reason != "turn_cancelled");
         let event = self.event(end.as_str(), request);

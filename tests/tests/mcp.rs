@@ -379,6 +379,25 @@ fn changes_of_the_pending_requests_are_told_in_both_eras() {
 }
 
 #[test]
+fn a_session_that_has_ended_leaves_nothing_open() {
+    let daemon = Daemon::start();
+    let open = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).expect("it runs").count();
+    let before = open();
+    for era in ERAS.into_iter().cycle().take(12) {
+        let mut mcp = Mcp::start(&daemon, era, &[]);
+        if era == Era::Stateless {
+            mcp.send("subscriptions/listen", json!({"notifications": {"resourceSubscriptions": [PENDING]}}));
+            mcp.notification("notifications/subscriptions/acknowledged");
+        } else {
+            mcp.call("resources/subscribe", json!({"uri": PENDING}));
+        }
+        mcp.end();
+    }
+    until("the end of every session", || (open() <= before).then_some(()));
+    daemon.stop();
+}
+
+#[test]
 fn another_owners_token_sees_and_answers_only_what_is_its_own() {
     use std::os::unix::fs::OpenOptionsExt as _;
     let daemon = Daemon::start();

@@ -71,7 +71,8 @@ impl Server {
             let events = events.ok_or(Code::Internal)?;
             self.call::<_, SubscribeResult>("event/subscribe", &params).await?;
             let (changed, changes) = watch::channel(());
-            tokio::spawn(watch_events(self.connection.clone(), events, changed));
+            let connection = self.connection.clone();
+            tokio::spawn(async move { connection.gone.run_until_cancelled(watch_events(&connection, events, changed)).await });
             Ok::<_, Failure>(changes)
         });
         changes.await.cloned()
@@ -87,7 +88,7 @@ impl Drop for Server {
 }
 
 /// Says nothing of what happened but that something did: who wants to know reads the resource.
-async fn watch_events(connection: Arc<Connection>, events: UnixStream, changed: watch::Sender<()>) {
+async fn watch_events(connection: &Connection, events: UnixStream, changed: watch::Sender<()>) {
     let mut scratch = vec![0; 16 * 1024];
     while events.readable().await.is_ok() {
         match events.try_read(&mut scratch) {

@@ -58,6 +58,8 @@ impl Task {
             }
             Err(refused) => {
                 self.count(|c| c.prompts_refused += 1);
+                self.witness_asked(request_id, &prompt);
+                self.witness.ended(request_id, false);
                 self.settle(back, refused.replaced.into_iter().collect(), "replaced_by_agent");
                 // It sees what the agent wrote, and that it need not answer.
                 self.ask_editor(&id, What::Prompt(request_id), line);

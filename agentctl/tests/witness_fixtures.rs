@@ -1,5 +1,7 @@
 //! What the witness says of every recorded session of five real agents.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;

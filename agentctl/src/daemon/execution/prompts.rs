@@ -51,7 +51,8 @@ impl Task {
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
                 self.ask_editor(&id, What::Prompt(request_id), line);
                 let event = self.event("requested", &shown);
-                if self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event }) {
+                let told = self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
+                if told || self.editor.is_some() {
                     self.witness.told(request_id);
                 }
                 self.hub.audit.request_seen(shown.row.clone());

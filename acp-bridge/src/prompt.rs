@@ -61,8 +61,6 @@ pub struct ToolCall {
     pub kind: Option<String>,
     /// `name`: some agents' own name of the tool.
     pub name: Option<String>,
-    /// `status`, such as `completed`.
-    pub status: Option<String>,
     /// `rawInput`, unread.
     pub raw_input: Option<Box<RawValue>>,
     /// The `path` of each of `locations`.
@@ -139,7 +137,6 @@ impl ToolCall {
             title: call.string("title"),
             kind: call.string("kind"),
             name: call.string("name"),
-            status: call.string("status"),
             raw_input: raw("rawInput"),
             locations,
             content: raw("content"),
@@ -158,7 +155,6 @@ impl ToolCall {
         take(&mut self.title, newer.title);
         take(&mut self.kind, newer.kind);
         take(&mut self.name, newer.name);
-        take(&mut self.status, newer.status);
         // Agents announce a call with an empty input and fill it in later, never the other way round.
         take(&mut self.raw_input, newer.raw_input.filter(|raw| raw.get() != "{}"));
         take(&mut self.content, newer.content.filter(|raw| raw.get() != "[]"));

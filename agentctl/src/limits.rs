@@ -26,6 +26,8 @@ pub const NOISE_SAMPLE_BYTES: usize = 256;
 pub const TOOL_CALLS: usize = 64;
 /// Bytes of one remembered tool call: a larger one is not remembered.
 pub const TOOL_CALL_BYTES: usize = 256 * 1024;
+/// Bytes of an update of a tool call that the witness looks at: a larger one is invisible to it.
+pub const TOOL_REPORT_BYTES: usize = 8 * 1024 * 1024;
 /// Bytes of what an editor owes its agent (an answer costs 128 and its id): a further request of the agent is answered with an error.
 pub const EDITOR_OWES: usize = 16 * 1024 * 1024;
 /// Requests of an editor of which the answers are looked at: turns and sessions of further ones are not known.

@@ -51,7 +51,7 @@ pub use limits::{ATTEMPT_TEXT_BYTES, Limits};
 pub use recover::DAEMON_RESTARTED;
 pub use types::{
     Attempt, BadCursor, Cursor, Ended, Ending, ExecutionStarted, FailedAttempt, FailedAttempts, Finish, Page, PageSize, PastRequest, Query,
-    Record, Recovered, RequestRow, Resolution, WitnessQuery, Witnessed,
+    Record, Recovered, RequestRow, Resolution, WitnessCursor, WitnessPage, WitnessQuery, Witnessed,
 };
 
 use crate::domain::{Claim, SessionKey};
@@ -128,8 +128,8 @@ impl Audit {
         self.row(Row::Witness { execution_id, counts, findings });
     }
 
-    /// What the witnesses of executions counted and found, newest execution first. `done` runs on the listing thread.
-    pub fn witnessed(&self, query: WitnessQuery, done: impl FnOnce(Result<Vec<Witnessed>, AuditError>) + Send + 'static) {
+    /// One page of what the witnesses of executions counted and found. `done` runs on the listing thread.
+    pub fn witnessed(&self, query: WitnessQuery, done: impl FnOnce(Result<WitnessPage, AuditError>) + Send + 'static) {
         self.send(Op::Read(Read::List(List::Witnessed(query, Reply::new(done)))));
     }
 

@@ -1,7 +1,7 @@
 //! The messages to the audit thread.
 
 use super::error::{AuditError, ClaimError, LOST};
-use super::types::{ExecutionStarted, FailedAttempt, Finish, PastRequest, Query, RequestRow, WitnessQuery, Witnessed};
+use super::types::{ExecutionStarted, FailedAttempt, Finish, PastRequest, Query, RequestRow, WitnessPage, WitnessQuery};
 use super::{Page, types::Ending};
 use crate::domain::{Claim, SessionKey};
 use jiff::Timestamp;
@@ -141,7 +141,7 @@ pub(super) enum Read {
 /// A list, which is made apart.
 pub(super) enum List {
     Records(Query, Reply<Result<Page, AuditError>>),
-    Witnessed(WitnessQuery, Reply<Result<Vec<Witnessed>, AuditError>>),
+    Witnessed(WitnessQuery, Reply<Result<WitnessPage, AuditError>>),
 }
 
 impl List {

@@ -1,7 +1,10 @@
 //! Every statement that reads.
 
 use super::limits::PAGE_BYTES;
-use super::types::{Attempt, Cursor, Ended, FailedAttempts, Page, PastRequest, Query, Record, Resolution, WitnessQuery, Witnessed};
+use super::types::{
+    Attempt, Cursor, Ended, FailedAttempts, Page, PastRequest, Query, Record, Resolution, WitnessCursor, WitnessPage, WitnessQuery,
+    Witnessed,
+};
 use crate::domain::{Actor, SessionKey};
 use rusqlite::types::{Type, Value};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
@@ -32,12 +35,13 @@ pub(super) fn lookup(conn: &Connection, session: &SessionKey, task_id: &str, req
     Ok(Some(past))
 }
 
-/// What the witnesses of the latest executions found.
-pub(super) fn witnessed(conn: &Connection, query: &WitnessQuery) -> Result<Vec<Witnessed>> {
+/// One page of what witnesses found, newest execution first.
+pub(super) fn witnessed(conn: &Connection, query: &WitnessQuery) -> Result<WitnessPage> {
     let sql = "SELECT e.execution_id, s.task_id, e.session_id, e.started_at, e.witness, coalesce(e.findings, '[]')
         FROM executions e JOIN sessions s ON s.owner = e.owner AND s.session_id = e.session_id
         WHERE e.witness IS NOT NULL AND e.owner = ?1 AND (?2 IS NULL OR s.task_id = ?2) AND (?3 IS NULL OR e.session_id = ?3)
-        ORDER BY e.started_at DESC LIMIT ?4";
+            AND (?4 IS NULL OR (e.started_at, e.execution_id) < (?4, ?5))
+        ORDER BY e.started_at DESC, e.execution_id DESC LIMIT ?6";
     let row = |row: &Row<'_>| {
         Ok(Witnessed {
             execution_id: row.get(0)?,
@@ -48,7 +52,22 @@ pub(super) fn witnessed(conn: &Connection, query: &WitnessQuery) -> Result<Vec<W
             findings: row.get(5)?,
         })
     };
-    conn.prepare_cached(sql)?.query_map(params![query.owner, query.task_id, query.session_id, query.limit.get()], row)?.collect()
+    let (after, limit) = (query.cursor.as_ref(), query.limit.get() as usize);
+    let (started_at, execution_id) = (after.map(|c| &c.started_at), after.map(|c| &c.execution_id));
+    // One more, to know whether there is a next page.
+    let values = params![query.owner, query.task_id, query.session_id, started_at, execution_id, query.limit.get() + 1];
+    let (mut page, mut bytes) = (WitnessPage::default(), 0);
+    for row in conn.prepare_cached(sql)?.query_map(values, row)? {
+        let row = row?;
+        if page.executions.len() == limit || bytes > PAGE_BYTES {
+            let last = page.executions.last();
+            page.next = last.map(|w| WitnessCursor { started_at: w.started_at.clone(), execution_id: w.execution_id.clone() });
+            break;
+        }
+        bytes += row.counts.len() + row.findings.len();
+        page.executions.push(row);
+    }
+    Ok(page)
 }
 
 /// One page of whole records, newest first, in one snapshot.

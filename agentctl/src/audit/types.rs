@@ -273,8 +273,41 @@ pub struct WitnessQuery {
     pub task_id: Option<String>,
     /// Of this session only.
     pub session_id: Option<String>,
-    /// At most so many executions, the latest.
+    /// At most so many executions.
     pub limit: PageSize,
+    /// After an earlier page.
+    pub cursor: Option<WitnessCursor>,
+}
+
+/// Where the next page of witnesses begins. Its text is for us only.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WitnessCursor {
+    pub(super) started_at: String,
+    pub(super) execution_id: String,
+}
+
+impl std::fmt::Display for WitnessCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}_{}", self.started_at, self.execution_id)
+    }
+}
+
+impl std::str::FromStr for WitnessCursor {
+    type Err = BadCursor;
+    fn from_str(text: &str) -> Result<Self, BadCursor> {
+        let (started_at, execution_id) = text.split_once('_').ok_or(BadCursor)?;
+        let ours = started_at.parse::<Timestamp>().is_ok() && execution_id.parse::<Uuid>().is_ok();
+        ours.then(|| Self { started_at: started_at.to_owned(), execution_id: execution_id.to_owned() }).ok_or(BadCursor)
+    }
+}
+
+/// One page of witnesses, newest execution first.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WitnessPage {
+    /// The executions.
+    pub executions: Vec<Witnessed>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<WitnessCursor>,
 }
 
 /// What the witness of one execution counted and found.

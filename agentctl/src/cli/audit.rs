@@ -28,7 +28,7 @@ pub(super) struct Audit {
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     /// Show what the witness counted and found, by execution
-    #[arg(long, conflicts_with_all = ["request", "cursor"])]
+    #[arg(long, conflicts_with = "request")]
     witness: bool,
     #[command(flatten)]
     token: TokenFile,
@@ -37,14 +37,14 @@ pub(super) struct Audit {
 impl Audit {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         if self.witness {
-            let params = AuditWitnessParams { task_id: self.task, session_id: self.session, limit: self.limit };
+            let params = AuditWitnessParams { task_id: self.task, session_id: self.session, limit: self.limit, cursor: self.cursor };
             let result: AuditWitnessResult = self.token.connect(global)?.call("audit/witness", &params)?;
             if global.json {
                 output::json(&result);
-            } else {
-                output::out(&result.executions.iter().map(witnessed).collect::<String>());
+                return Ok(ExitCode::SUCCESS);
             }
-            return Ok(ExitCode::SUCCESS);
+            output::out(&result.executions.iter().map(witnessed).collect::<String>());
+            return Ok(more(result.next));
         }
         let params = AuditListParams {
             task_id: self.task,
@@ -59,11 +59,16 @@ impl Audit {
             return Ok(ExitCode::SUCCESS);
         }
         output::out(&result.records.iter().map(describe).collect::<String>());
-        if let Some(next) = result.next {
-            output::note(&format!("more: --cursor {next}"));
-        }
-        Ok(ExitCode::SUCCESS)
+        Ok(more(result.next))
     }
+}
+
+/// Says how to get the next page.
+fn more(next: Option<String>) -> ExitCode {
+    if let Some(next) = next {
+        output::note(&format!("more: --cursor {next}"));
+    }
+    ExitCode::SUCCESS
 }
 
 fn witnessed(r: &WitnessRecord) -> String {

@@ -144,6 +144,9 @@ pub struct AuditWitnessParams {
     /// At most this many executions, 1 to 1000; 100 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
+    /// `next` of the page before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 /// Result of `audit/witness`.
@@ -151,6 +154,9 @@ pub struct AuditWitnessParams {
 pub struct AuditWitnessResult {
     /// Executions of which there is something to tell, newest first.
     pub executions: Vec<WitnessRecord>,
+    /// The cursor of the next page, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// What the witness of one execution counted and found.

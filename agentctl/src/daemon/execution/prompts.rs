@@ -53,13 +53,16 @@ impl Task {
                     self.witness.told(request_id);
                 }
                 let event = self.event("requested", &shown);
-                if self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event }) {
+                let told = self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
+                if told || self.editor.is_some() {
                     self.witness.told(request_id);
                 }
                 self.hub.audit.request_seen(shown.row.clone());
             }
             Err(refused) => {
                 self.count(|c| c.prompts_refused += 1);
+                self.witness_asked(request_id, &prompt);
+                self.witness.ended(request_id, false);
                 self.settle(back, refused.replaced.into_iter().collect(), "replaced_by_agent");
                 // It sees what the agent wrote, and that it need not answer.
                 self.ask_editor(&id, What::Prompt(request_id), line);

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use acp_bridge::json::Members;
-use acp_bridge::prompt::ToolCall;
+use acp_bridge::prompt::{MAX_ID_BYTES, ToolCall};
 use serde_json::value::RawValue;
 
-use crate::limits::{TOOL_CALL_BYTES, TOOL_CALLS};
+use crate::limits::{TOOL_CALL_BYTES, TOOL_CALLS, TOOL_REPORT_BYTES};
 
 /// What an update tells of a tool call.
 pub(super) struct Report {
@@ -21,19 +21,29 @@ pub(super) struct Report {
 pub(super) struct ToolCalls(VecDeque<(Option<String>, ToolCall)>);
 
 impl ToolCalls {
-    /// Takes in the params of a `session/update`, and returns whose tool call it tells of. What is too large, ambiguous or
-    /// no tool call is left out.
+    /// Takes in the params of a `session/update`, and returns whose tool call it tells of. What is ambiguous or no tool call
+    /// is left out; what is too large to be remembered is reported all the same: the output of a tool can be long.
     pub(super) fn update(&mut self, params: Option<&RawValue>) -> Option<Report> {
-        let params = params.filter(|raw| raw.get().len() <= TOOL_CALL_BYTES).and_then(|raw| Members::read(raw).ok())?;
+        let raw = params.filter(|raw| raw.get().len() <= TOOL_REPORT_BYTES)?;
+        let params = Members::read(raw).ok()?;
         let update = params.get("update").filter(|_| params.duplicate().is_none())?;
-        let kind = Members::read(update).ok().and_then(|update| update.string("sessionUpdate"));
-        if !matches!(kind.as_deref(), Some("tool_call" | "tool_call_update")) {
+        let members = Members::read(update).ok().filter(|update| update.duplicate().is_none())?;
+        if !matches!(members.string("sessionUpdate").as_deref(), Some("tool_call" | "tool_call_update")) {
             return None;
         }
-        let session = params.string("sessionId");
-        let mut call = ToolCall::read(update).ok()?;
+        let id = |members: &Members<'_>, name| members.string(name).filter(|id| id.len() <= MAX_ID_BYTES);
+        let session = id(&params, "sessionId");
+        let report = Report {
+            session: session.clone(),
+            id: id(&members, "toolCallId")?,
+            kind: members.string("kind"),
+            status: members.string("status"),
+        };
+        if raw.get().len() > TOOL_CALL_BYTES {
+            return Some(report);
+        }
+        let Ok(mut call) = ToolCall::read(update) else { return Some(report) };
         call.meta = None;
-        let report = Report { session: session.clone(), id: call.id.clone()?, kind: call.kind.clone(), status: call.status.clone() };
         match self.0.iter_mut().find(|(s, known)| *s == session && known.id == call.id) {
             Some((_, known)) => known.merge(call),
             None => {

@@ -97,9 +97,10 @@ impl Task {
     /// The agent answered `session/prompt`.
     pub(super) fn turn_answered(&mut self, acp_session_id: &str, outcome: Result<&RawValue, &RawValue>) {
         self.end_requests("turn_ended", |table| table.end_turn(acp_session_id));
-        self.witness_turn_ended(acp_session_id);
+        let stop_reason = outcome.ok().and_then(|result| message::member(result, "stopReason"));
+        self.witness_turn_ended(acp_session_id, stop_reason.as_deref());
         self.flush();
-        let result = match outcome.map(|result| message::member(result, "stopReason")) {
+        let result = match outcome.map(|_| stop_reason) {
             Ok(Some(reason)) => Ok(self.redactor.text(&reason).text),
             Ok(None) => Err(Failure::because(Code::PromptFailed, "The agent's answer to `session/prompt` names no stop reason.")),
             Err(error) => Err(self.agent_error(Code::PromptFailed, "session/prompt", error)),

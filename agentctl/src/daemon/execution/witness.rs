@@ -1,5 +1,6 @@
 //! The witness of an execution: what it finds is told, counted and recorded.
 
+use acp_bridge::presentation::present;
 use acp_bridge::prompt::Prompt;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -61,8 +62,10 @@ impl Task {
     }
 
     /// A turn has ended.
-    pub(super) fn witness_turn_ended(&mut self, acp_session_id: &str) {
-        let cancelled = self.turns.get(acp_session_id).is_some_and(super::turns::RunningTurn::is_cancelled);
+    pub(super) fn witness_turn_ended(&mut self, acp_session_id: &str, stop_reason: Option<&str>) {
+        // Several agents end a turn so when a tool was refused.
+        let cancelled =
+            stop_reason == Some("cancelled") || self.turns.get(acp_session_id).is_some_and(super::turns::RunningTurn::is_cancelled);
         let found = self.witness.witness.turn_ended(acp_session_id, cancelled);
         self.found(found);
         self.record_witness();
@@ -104,6 +107,11 @@ impl Task {
     fn shown(&self, finding: Finding) -> wire::Finding {
         let text = |text: &String| self.redactor.text(text).text;
         let call = self.tools.get(finding.session.as_deref(), finding.tool_call_id.as_deref());
+        let waiting = finding.request_id.and_then(|id| self.table.get(id)).map(|request| request.shown.title.clone());
+        let title = waiting.or_else(|| {
+            let prompt = Prompt { acp_session_id: None, tool_call: call?.clone(), options: Vec::new(), hint: None };
+            Some(present(&prompt, call, &self.redactor).title)
+        });
         wire::Finding {
             at: timestamp_text(Timestamp::now()),
             oddity: match finding.oddity {
@@ -115,7 +123,7 @@ impl Task {
             acp_session_id: finding.session,
             tool_call_id: finding.tool_call_id.as_ref().map(text),
             request_id: finding.request_id.map(|id| id.to_string()),
-            title: call.and_then(|call| call.title.as_ref()).map(text),
+            title: title.filter(|title| !title.is_empty()),
             kind: call.and_then(|call| call.kind.as_ref()).map(text),
         }
     }

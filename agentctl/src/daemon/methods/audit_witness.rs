@@ -25,12 +25,15 @@ impl Method for Witness {
         connection.hub.authorise_scope(&owner, params.task_id.as_deref(), params.session_id.as_deref())?;
         let limit = params.limit.map_or(Some(PageSize::default()), |n| PageSize::new(n.into()));
         let limit = limit.ok_or_else(|| Failure::params("limit must be 1 to 1000"))?;
-        let query = WitnessQuery { owner, task_id: params.task_id, session_id: params.session_id, limit };
+        let cursor = params.cursor.map(|c| c.parse()).transpose();
+        let cursor = cursor.map_err(|_| Failure::params("cursor is none that audit/witness gave"))?;
+        let query = WitnessQuery { owner, task_id: params.task_id, session_id: params.session_id, limit, cursor };
         let (found, answer) = oneshot::channel();
-        connection.hub.audit.witnessed(query, move |list| drop(found.send(list)));
-        let list = answer.await.map_err(|_| Failure::of(Code::Internal))?;
-        let list = list.map_err(|error| Failure::because(Code::PermissionAuditFailed, format!("The audit can't be read: {error}")))?;
-        Ok(AuditWitnessResult { executions: list.into_iter().filter_map(record).collect() })
+        connection.hub.audit.witnessed(query, move |page| drop(found.send(page)));
+        let page = answer.await.map_err(|_| Failure::of(Code::Internal))?;
+        let page = page.map_err(|error| Failure::because(Code::PermissionAuditFailed, format!("The audit can't be read: {error}")))?;
+        let next = page.next.map(|c| c.to_string());
+        Ok(AuditWitnessResult { executions: page.executions.into_iter().filter_map(record).collect(), next })
     }
 }
 

@@ -6,7 +6,8 @@
 //! Invariants:
 //! 1. A prompt that ends in any way but an approval never makes a tool "approved".
 //! 2. A tool call is counted once as waited, unasked or run before its answer, unless it is announced anew.
-//! 3. A turn that was cancelled says nothing about what was approved in it.
+//! 3. A turn that was cancelled says nothing about what was approved in it, nor does an approval that a refusal of the same
+//!    tool call goes with.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -73,8 +74,12 @@ struct Call {
     asked: bool,
     /// Its prompts without an answer.
     live: usize,
+    /// The latest of those.
+    prompt: Option<Uuid>,
     /// It was approved and has not run yet.
     approved: Option<Uuid>,
+    /// It has begun since, or was also refused: nothing is odd if it never ends.
+    excused: bool,
     over: bool,
 }
 
@@ -103,6 +108,10 @@ impl Witness {
                 (call.over, call.asked) = (false, call.live > 0);
                 None
             }
+            Some("in_progress") if call.approved.is_some() => {
+                call.excused = true;
+                None
+            }
             Some("completed" | "failed") if call.approved.take().is_some() => {
                 self.counts.waited += 1;
                 None
@@ -113,8 +122,8 @@ impl Witness {
             _ => None,
         };
         call.over |= ended;
-        oddity
-            .map(|oddity| self.found(Finding { oddity, session: session.map(Into::into), tool_call_id: Some(id.into()), request_id: None }))
+        let request_id = call.prompt.filter(|_| call.live > 0);
+        oddity.map(|oddity| self.found(Finding { oddity, session: session.map(Into::into), tool_call_id: Some(id.into()), request_id }))
     }
 
     /// A prompt was raised, for a tool call or for none that it names.
@@ -122,9 +131,11 @@ impl Witness {
         if let Some(id) = call {
             let call = remembered(&mut self.calls, session, id);
             call.acts |= kind.is_some_and(acts);
+            call.excused &= call.live > 0 || call.approved.is_some();
             call.asked = true;
             call.over = false;
             call.live += 1;
+            call.prompt = Some(request_id);
         }
         let prompt = Prompt { session: session.map(Into::into), call: call.map(Into::into), raised: now, listed: false };
         self.live.insert(request_id, prompt);
@@ -137,6 +148,7 @@ impl Witness {
             call.live = call.live.saturating_sub(1);
             // What completed before its answer has been counted.
             call.approved = (allowed && !call.over).then_some(request_id).or(call.approved);
+            call.excused |= !allowed;
         }
     }
 
@@ -144,7 +156,7 @@ impl Witness {
     pub fn turn_ended(&mut self, session: &str, cancelled: bool) -> Vec<Finding> {
         let mut found = Vec::new();
         for call in self.calls.iter_mut().filter(|call| call.session.as_deref() == Some(session)) {
-            if let Some(request_id) = call.approved.take().filter(|_| !cancelled) {
+            if let Some(request_id) = call.approved.take().filter(|_| !cancelled && !call.excused) {
                 let (session, tool_call_id) = (call.session.clone(), Some(call.id.clone()));
                 found.push(Finding { oddity: Oddity::NeverRan, session, tool_call_id, request_id: Some(request_id) });
             }
@@ -198,10 +210,23 @@ impl Witness {
 fn remembered<'a>(calls: &'a mut VecDeque<Call>, session: Option<&str>, id: &str) -> &'a mut Call {
     let at = calls.iter().rposition(|call| call.is(session, id)).unwrap_or_else(|| {
         if calls.len() == WITNESSED_CALLS {
-            calls.pop_front();
+            // One that nothing is expected of, if there is one.
+            let settled = calls.iter().position(|call| call.live == 0 && call.approved.is_none());
+            calls.remove(settled.unwrap_or(0));
         }
         let session = session.map(Into::into);
-        calls.push_back(Call { session, id: id.into(), acts: false, asked: false, live: 0, approved: None, over: false });
+        let id = id.into();
+        calls.push_back(Call {
+            session,
+            id,
+            acts: false,
+            asked: false,
+            live: 0,
+            prompt: None,
+            approved: None,
+            excused: false,
+            over: false,
+        });
         calls.len() - 1
     });
     &mut calls[at]
@@ -219,125 +244,4 @@ fn acts(kind: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: Option<&str> = Some("s");
-
-    fn id(n: u128) -> Uuid {
-        Uuid::from_u128(n)
-    }
-
-    fn at(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
-    }
-
-    fn oddity(finding: Option<Finding>) -> Option<Oddity> {
-        finding.map(|finding| finding.oddity)
-    }
-
-    #[test]
-    fn a_tool_that_was_asked_for_and_waited() {
-        for (before, kind) in [(Some("in_progress"), "execute"), (Some("pending"), "edit"), (None, "execute")] {
-            let mut w = Witness::default();
-            assert_eq!(w.reported(S, "c", Some(kind), before), None);
-            w.asked(id(1), S, Some("c"), None, at(0));
-            assert_eq!(w.reported(S, "c", None, Some("in_progress")), None, "no evidence");
-            w.ended(id(1), true);
-            assert_eq!(w.reported(S, "c", None, None), None);
-            assert_eq!(w.reported(S, "c", None, Some("completed")), None);
-            assert_eq!(w.reported(S, "c", None, Some("completed")), None);
-            assert!(w.turn_ended("s", false).is_empty());
-            assert_eq!(w.counts(), Counts { waited: 1, ..Counts::default() });
-        }
-    }
-
-    #[test]
-    fn a_tool_that_ran_before_its_answer_is_counted_once() {
-        let mut w = Witness::default();
-        w.asked(id(1), S, Some("c"), Some("execute"), at(0));
-        assert_eq!(oddity(w.reported(S, "c", None, Some("completed"))), Some(Oddity::RanBeforeAnswer));
-        assert_eq!(w.reported(S, "c", None, Some("completed")), None);
-        w.ended(id(1), true);
-        assert!(w.turn_ended("s", false).is_empty(), "it did run");
-        assert_eq!(w.counts(), Counts { ran_before_answer: 1, ..Counts::default() });
-    }
-
-    #[test]
-    fn an_approved_tool_that_never_ran() {
-        let mut w = Witness::default();
-        for (n, allowed) in [(1, true), (2, false)] {
-            w.asked(id(n), S, Some(&n.to_string()), None, at(0));
-            w.ended(id(n), allowed);
-        }
-        assert!(w.turn_ended("other", false).is_empty());
-        let found = w.turn_ended("s", false);
-        assert_eq!(found.iter().map(|f| (f.oddity, f.request_id)).collect::<Vec<_>>(), [(Oddity::NeverRan, Some(id(1)))]);
-        assert!(w.turn_ended("s", false).is_empty());
-        // A cancelled turn says nothing, and a failed tool has run.
-        w.asked(id(3), S, Some("3"), None, at(0));
-        w.ended(id(3), true);
-        assert!(w.turn_ended("s", true).is_empty() && w.turn_ended("s", false).is_empty());
-        w.asked(id(4), S, Some("4"), None, at(0));
-        w.ended(id(4), true);
-        assert_eq!(w.reported(S, "4", None, Some("failed")), None);
-        assert!(w.turn_ended("s", false).is_empty());
-        assert_eq!((w.counts().never_ran, w.counts().waited), (1, 1));
-    }
-
-    #[test]
-    fn tools_that_act_without_being_asked_for() {
-        let mut w = Witness::default();
-        for (n, kind) in ["execute", "edit", "delete", "move", "read", "search", "other"].iter().enumerate() {
-            assert_eq!(w.reported(S, &n.to_string(), Some(kind), Some("pending")), None);
-            let found = w.reported(S, &n.to_string(), None, Some("completed"));
-            assert_eq!(oddity(found), (n < 4).then_some(Oddity::Unasked), "{kind}");
-        }
-        // What failed has done nothing that is known; another session's tool is another one.
-        assert_eq!(w.reported(S, "x", Some("execute"), Some("failed")), None);
-        w.asked(id(1), S, Some("y"), None, at(0));
-        assert_eq!(oddity(w.reported(Some("sub"), "y", Some("execute"), Some("completed"))), Some(Oddity::Unasked));
-        // An id that is used again is another tool.
-        assert_eq!(w.reported(S, "0", None, Some("in_progress")), None);
-        assert_eq!(oddity(w.reported(S, "0", None, Some("completed"))), Some(Oddity::Unasked));
-        assert_eq!(w.counts().unasked, 6);
-    }
-
-    #[test]
-    fn two_prompts_of_one_call() {
-        let mut w = Witness::default();
-        w.asked(id(1), S, Some("c"), Some("edit"), at(0));
-        w.asked(id(2), S, Some("c"), None, at(0));
-        w.ended(id(1), true);
-        w.ended(id(2), false);
-        assert_eq!(w.reported(S, "c", None, Some("completed")), None);
-        assert_eq!(w.counts(), Counts { waited: 1, ..Counts::default() });
-    }
-
-    #[test]
-    fn a_prompt_that_nobody_listed_for_a_minute() {
-        let mut w = Witness::default();
-        w.asked(id(1), S, None, None, at(0));
-        w.asked(id(2), S, None, None, at(1));
-        w.told(id(2));
-        assert_eq!(w.due(), Some(UNLISTED));
-        assert!(w.unlisted(UNLISTED - at(1)).is_empty());
-        assert_eq!(w.unlisted(UNLISTED + at(9)).len(), 1);
-        assert!(w.unlisted(UNLISTED + at(9)).is_empty() && w.due().is_none());
-        w.asked(id(3), S, None, None, at(100));
-        w.listed();
-        assert_eq!(w.due(), None);
-        w.asked(id(4), S, None, None, at(100));
-        w.ended(id(4), false);
-        assert_eq!(w.due(), None, "it has ended");
-    }
-
-    #[test]
-    fn what_is_remembered_is_bounded() {
-        let mut w = Witness::default();
-        for n in 0..3 * WITNESSED_CALLS {
-            w.reported(S, &n.to_string(), Some("read"), Some("pending"));
-        }
-        assert_eq!(w.calls.len(), WITNESSED_CALLS);
-    }
-}
+mod tests;

@@ -114,7 +114,7 @@ fn every_method_answers_for_another_owners_ids_as_for_unknown_ones() {
         let pairs: Vec<(Value, Value)> = match name {
             "control/hello" | "control/describe" | "control/status" | "control/shutdown" | "token/create" | "token/list" => vec![],
             "token/revoke" => vec![(json!({"token_id": first["token_id"]}), json!({"token_id": UNKNOWN}))],
-            "execution/start" => vec![(
+            "execution/start" | "proxy/start" => vec![(
                 json!({"command": "true", "cwd": "/", "task_id": "t", "session_id": "s"}),
                 json!({"command": "true", "cwd": "/", "task_id": "no", "session_id": "no"}),
             )],

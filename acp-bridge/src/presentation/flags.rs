@@ -34,12 +34,23 @@ const TOOLS: &[Row] = &[
     (&["docker", "podman", "buildah", "nerdctl", "skopeo", "helm", "oc", "az", "cf"], &["-p"], Some("login"), Form::Value),
     (&["ldapsearch", "ldapadd", "ldapmodify", "ldapdelete", "ldapwhoami", "ldappasswd"], &["-w"], None, Form::Value),
     (&["zip", "unzip", "sqlcmd", "bcp"], &["-P"], None, Form::Value),
-    (&["curl"], &["-u", "-U", "--user", "--proxy-user"], None, Form::User),
+    (&["curl"], &["-u", "-U", "--user", "--proxy-user", "-E", "--cert"], None, Form::User),
+    (&["ssh-keygen"], &["-N", "-P"], None, Form::Value),
+    (&["rar", "unrar"], &["-p", "-hp"], None, Form::Attached),
+    (&["twine", "ncftpput", "ncftpget", "useradd", "rdesktop"], &["-p"], None, Form::Value),
+    (&["ipmitool", "mosquitto_pub", "mosquitto_sub"], &["-P"], None, Form::Value),
+    (&["snmpwalk", "snmpget", "snmpset", "snmpbulkwalk"], &["-A", "-X"], None, Form::Value),
+    (&["tailscale"], &["--authkey"], None, Form::Value),
+    (&["doctl"], &["-t"], Some("auth"), Form::Value),
+    (&["security"], &["-w"], None, Form::Value),
     (&["http", "https", "xh", "httpie"], &["-a", "--auth"], None, Form::User),
     (&["openssl"], &["-passin", "-passout", "-pass"], None, Form::User),
-    (&["openssl"], &["-k"], None, Form::Value),
+    (&["openssl"], &["-k", "-K"], None, Form::Value),
     (&["gh", "glab"], &["--body", "-b", "--value"], Some("secret"), Form::Value),
 ];
+
+/// Commands that set a variable by two words; options may stand between, as in fish's `set -gx NAME VALUE`.
+const SETTERS: &[&str] = &["set", "setenv", "export", "config", "--add", "--global"];
 
 /// Finds secrets in the words; ranges of `lexed.plain`.
 pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
@@ -74,7 +85,22 @@ pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
             if set && secrecy(name) == Secrecy::Strong {
                 push(lexed, next.plain.clone(), &mut found);
             }
-            sets = matches!(text, "set" | "config" | "--add" | "--global");
+            sets = SETTERS.contains(&text) || sets && text.starts_with('-') && !text.starts_with("--");
+            // `api_key = VALUE`, which a shell would read as three words.
+            if let Some(value) = words.get(i + 2).filter(|value| !value.first && matches!(lexed.text(next), "=" | ":=" | ":"))
+                && word.verbatim
+                && secrecy(text.trim_start_matches('$')) == Secrecy::Strong
+                && !text.contains(['/', '(', ')'])
+            {
+                push(lexed, value.plain.clone(), &mut found);
+            }
+            // netrc: `machine HOST login NAME password VALUE`.
+            if matches!(text, "password" | "account") && i >= 2 && lexed.text(&words[i - 2]) == "login" {
+                push(lexed, next.plain.clone(), &mut found);
+            }
+            if tool == Some("curl") && matches!(text, "-b" | "--cookie") && lexed.text(next).contains('=') {
+                push(lexed, next.plain.clone(), &mut found);
+            }
             named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }

@@ -228,7 +228,7 @@ impl Redactor {
         let bytes = text.as_bytes();
         let quoting = memchr::memchr3(b'"', b'\'', b'\\', bytes).is_some();
         let flag = |at: usize| at == 0 || !bytes[at - 1].is_ascii_alphanumeric();
-        let sets = || ["set ", "config "].iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
+        let sets = || ["set ", "config ", "setenv ", "export ", "login "].iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
         if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || sets())
             && let Some(lexed) = lexer::lenient(text)
         {

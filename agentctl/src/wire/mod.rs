@@ -7,7 +7,7 @@ mod execution;
 mod failure;
 mod permission;
 mod proxy;
-mod rpc;
+pub mod rpc;
 mod session;
 mod shared;
 mod token;

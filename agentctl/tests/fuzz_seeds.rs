@@ -5,9 +5,12 @@
 #[path = "../../fuzz/oracles.rs"]
 mod oracles;
 
+/// The name of a target, and what it checks.
+type Target = (&'static str, fn(&[u8]));
+
 #[test]
 fn seeds_hold() {
-    let targets: [(&str, fn(&[u8])); 6] = [
+    let targets: [Target; 6] = [
         ("frame", oracles::frame),
         ("envelope", oracles::envelope),
         ("prompt", oracles::prompt),

@@ -57,7 +57,7 @@ pub const CONNECTION_REQUESTS: usize = 1024;
 /// Bytes of answers waiting for a client: the connection is not read until it reads.
 pub const ANSWER_BACKLOG: usize = 16 * 1024 * 1024;
 /// Bytes of events waiting for a client: further ones are dropped and counted, `event_gap` tells.
-pub const EVENT_BACKLOG: usize = 4 * 1024 * 1024;
+pub const EVENT_BACKLOG: usize = 2 * 1024 * 1024;
 
 /// Calls of one MCP client that are carried out or whose answers it has not read: it is not read until there are fewer.
 pub const MCP_CALLS: usize = 16;

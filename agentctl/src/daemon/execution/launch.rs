@@ -137,6 +137,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         editor,
         ready,
         stop: Stop::default(),
+        in_a_row: 0,
     };
     tokio::spawn(supervise(task, spare, mark));
     Ok(execution)

@@ -28,6 +28,9 @@ use crate::daemon::hub::Hub;
 use crate::limits::UNREAD_BYTES;
 use crate::permission::{Delivery, Table};
 
+/// Of so many waits, one looks at everything else before the agent's output.
+const READS_IN_A_ROW: u8 = 8;
+
 thread_local! {
     /// One buffer for all reads: an idle execution has none.
     pub(super) static SCRATCH: std::cell::RefCell<Vec<u8>> = std::cell::RefCell::new(vec![0; 64 * 1024]);
@@ -57,6 +60,8 @@ pub(super) struct Task {
     pub(super) editor: Option<Box<Editor>>,
     pub(super) ready: Option<oneshot::Sender<Started>>,
     pub(super) stop: Stop,
+    /// Waits in which the agent's output came first.
+    pub(super) in_a_row: u8,
 }
 
 enum Wake {
@@ -101,18 +106,29 @@ impl Task {
         let deadline = self.next_deadline();
         let writing = !self.outbox.is_empty();
         let waiting = self.outbox.bulk_bytes();
+        // Its output comes first, since looking at everything else each time costs as much as a frame; but it never
+        // comes so often in a row that anything else waits long.
+        self.in_a_row = (self.in_a_row + 1) % READS_IN_A_ROW;
+        let output_first = self.in_a_row > 0;
         let Self { commands, stdin, stdout, stderr, leader_exit, editor, stop, .. } = self;
         let editor = editor.as_deref();
-        tokio::select! {
+        let output = read(stdout.as_mut().filter(|_| editor.is_none_or(Editor::has_room)));
+        let rest = async {
+            tokio::select! {
             command = commands.recv() => Wake::Command(command),
             () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
-            read = read(stdout.as_mut().filter(|_| editor.is_none_or(Editor::has_room))) => Wake::Stdout(read),
             () = readable(stderr.as_ref().filter(|_| editor.is_none_or(|e| e.writing_stderr().is_none()))) => Wake::Stderr,
             () = lent_readable(editor.filter(|_| !stop.is_begun()).and_then(|e| e.reading(waiting))) => Wake::EditorInput,
             () = lent_writable(editor.and_then(Editor::writing)) => Wake::EditorOutput,
             () = lent_writable(editor.and_then(Editor::writing_stderr)) => Wake::EditorOutput,
             () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
             () = sleep_until(deadline) => Wake::Timer,
+            }
+        };
+        if output_first {
+            tokio::select! { biased; read = output => Wake::Stdout(read), wake = rest => wake }
+        } else {
+            tokio::select! { biased; wake = rest => wake, read = output => Wake::Stdout(read) }
         }
     }
 

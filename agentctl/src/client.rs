@@ -30,6 +30,8 @@ pub struct Client {
 #[derive(Debug)]
 struct Reader {
     stream: BufReader<UnixStream>,
+    /// The beginning of a line whose rest did not come in time.
+    line: Vec<u8>,
     /// What came while something else was waited for.
     waiting: VecDeque<Incoming>,
 }
@@ -146,7 +148,7 @@ impl Client {
         let writer = stream.try_clone().map_err(|source| ClientError::Unreachable { socket: socket.to_owned(), source })?;
         Ok(Self {
             caller: Caller { stream: writer, next_id: 0 },
-            reader: Reader { stream: BufReader::new(stream), waiting: VecDeque::new() },
+            reader: Reader { stream: BufReader::new(stream), line: Vec::new(), waiting: VecDeque::new() },
         })
     }
 
@@ -249,12 +251,12 @@ impl Reader {
             error: Option<Failure>,
             params: Option<Box<Event>>,
         }
-        let mut line = String::new();
-        let n = self.stream.read_line(&mut line).map_err(ClientError::Broken)?;
+        let n = self.stream.read_until(b'\n', &mut self.line).map_err(ClientError::Broken)?;
         if n == 0 {
             return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()));
         }
-        let message: Message = serde_json::from_str(&line).map_err(ClientError::Unreadable)?;
+        let line = std::mem::take(&mut self.line);
+        let message: Message = serde_json::from_slice(&line).map_err(ClientError::Unreadable)?;
         match message {
             Message { params: Some(event), .. } => Ok(Incoming::Event(event)),
             Message { id: Some(id), error: Some(failure), .. } => Ok(Incoming::Answer(id, Err(failure))),

@@ -15,17 +15,19 @@ class Agent:
 
     def install(self, folder):
         where = folder / self.name
-        done = where / "node_modules"
-        if done.is_dir():
+        # Written last: half an installation is none.
+        done = where / "installed"
+        if done.is_file() and done.read_text() == self.package:
             return
         if not shutil.which("npm"):
             sys.exit("npm is needed to install agents (for example the package nodejs or npm)")
         where.mkdir(parents=True, exist_ok=True)
         (where / "package.json").write_text('{"private":true}\n')
-        command = ["npm", "install", "--no-audit", "--no-fund", "--silent", self.package]
-        if subprocess.run(command, cwd=where).returncode != 0:
+        command = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error", self.package]
+        if subprocess.run(command, cwd=where, stdout=sys.stderr).returncode != 0:
             shutil.rmtree(where)
             sys.exit(f"{self.package} could not be installed")
+        done.write_text(self.package)
 
 
 def put(path, value):

@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -119,7 +120,8 @@ class Run:
             time.sleep(0.02)
 
     def close(self):
-        self.ctl("shutdown")
+        if self.ctl("shutdown").returncode not in (0, 3):
+            print(f"the daemon of {self.folder} did not end", file=sys.stderr)
         self.process.kill()
         self.process.wait()
         self.model.close()

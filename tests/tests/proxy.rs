@@ -111,7 +111,7 @@ fn what_is_no_offered_option_cancels_the_prompt_and_the_audit_says_why() {
         }
     }
     assert!(proxied.editor.is_quiet(), "the editor has answered: it need not be told");
-    assert!(std::fs::read_to_string(&proxied.stderr).expect("stderr").contains("editor_option_not_offered"));
+    proxied.says("editor_option_not_offered");
     assert!(proxied.end().success());
 }
 
@@ -130,7 +130,7 @@ fn a_claim_that_fails_leaves_the_prompt_to_the_socket() {
     // Its next frame waits for the claim, and goes on when that has failed.
     assert_eq!(proxied.agent.json()["method"], "_behind");
     locker.execute_batch("ROLLBACK").expect("the lock is ours");
-    assert!(std::fs::read_to_string(&proxied.stderr).expect("stderr").contains("was not given to the agent"));
+    proxied.says("was not given to the agent");
     let pending = live(&mut conn, &proxied, 1).remove(0);
     assert_eq!((&pending["status"], &pending["request_id"]), (&json!("pending"), &request["request_id"]));
     until("the database to be usable", || conn.resolve(&request, "no").0.get("result").cloned());

@@ -284,7 +284,7 @@ fn when_the_daemon_dies_the_proxy_says_so_and_the_agent_is_gone() {
         let (_, _folder) = daemon.end(Signal::SIGKILL);
         let status = until("the proxy's end", || proxied.proxy.try_wait().ok().flatten());
         assert_eq!(status.code(), Some(125), "{when:?}");
-        assert!(std::fs::read_to_string(&proxied.stderr).expect("stderr").contains("the daemon has ended"), "{when:?}");
+        proxied.says("the daemon has ended");
         until("the agent to be gone", || agentctl_tests::harness::is_gone(pid.into()).then_some(()));
         while proxied.editor.try_next().is_some() {}
         drop((proxied.to_agent.take(), proxied.to_editor.take()));

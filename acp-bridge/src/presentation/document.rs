@@ -15,6 +15,8 @@ const MAX_DEPTH: usize = 64;
 const COMMANDS: &[&str] = &["command", "cmd", "script", "shell_command"];
 /// Identities that must stay what they are: an answer names them byte for byte.
 const IDENTITIES: &[&str] = &["optionId"];
+/// Members that hold words of the protocol, which no name of a person may change.
+const WORDS: &[&str] = &["jsonrpc", "method", "type", "kind", "sessionUpdate", "outcome", "status", "stopReason"];
 
 impl Redactor {
     /// A JSON document without the secrets in its strings, each read with the name of its member. `finish` gets every
@@ -51,7 +53,7 @@ impl Edits<'_> {
     fn object(&mut self, raw: &RawValue, depth: usize) {
         let Ok(members) = Members::read(raw) else { return self.replace(raw, MARKER) };
         // Names are not rewritten: an object that has a secret for a name is left out.
-        if depth > 0 && members.iter().any(|(name, _)| (self.finish)(&self.redactor.long_text(name)) != name) {
+        if depth > 0 && members.iter().any(|(name, _)| self.redactor.long_text(name) != name) {
             return self.replace(raw, MARKER);
         }
         // As in `{"name":"API_KEY","value":"..."}`.
@@ -97,8 +99,9 @@ impl Edits<'_> {
             Some(name) if COMMANDS.contains(&name) => self.redactor.long_command(&text).unwrap_or_else(|| MARKER.to_owned()),
             _ => self.redactor.long_text(&text),
         };
-        if shown != text || (self.finish)(&text) != text {
-            self.replace_text(raw, &shown);
+        let finished = if name.is_some_and(|name| WORDS.contains(&name)) { shown } else { (self.finish)(&shown) };
+        if finished != text {
+            self.replace(raw, &finished);
         }
     }
 

@@ -40,9 +40,17 @@ impl Doctor {
             return Ok(check(global));
         }
         let mut env = environment();
+        let mut command = self.command;
+        if let ([name], Ok(agents)) = (&command[..], global.agents())
+            && let Ok(known) = agents.find(name)
+        {
+            let agent = known.agent.clone();
+            env.extend(agent.env);
+            env.retain(|name, _| !agent.strip_env.contains(name));
+            command = std::iter::once(agent.command).chain(agent.args).collect();
+        }
         env.retain(|name, _| !name.starts_with("AGENTCTL_"));
-        let wanted =
-            Wanted { command: self.command, env, prompt: self.prompt, allow: self.allow, timeout: Duration::from_secs(self.timeout) };
+        let wanted = Wanted { command, env, prompt: self.prompt, allow: self.allow, timeout: Duration::from_secs(self.timeout) };
         let progress = Progress::new("examining the agent");
         let card = examine(&wanted)?;
         drop(progress);
@@ -113,7 +121,7 @@ fn describe(card: &Card) -> String {
     if let Some(ended) = &card.on_stdin_closed {
         let what = match ended.by.as_str() {
             "closed_stdin" => format!("exits in {:.0} ms", ended.after_ms),
-            by => format!("stays; ended by {} after {:.0} ms", by.to_uppercase(), ended.after_ms),
+            by => format!("not gone after 1 s; ended by {} after {:.0} ms", by.to_uppercase(), ended.after_ms),
         };
         line("on stdin closed, idle", what);
         line("processes", format!("{} had to be killed besides it, {} left", ended.killed, ended.left));

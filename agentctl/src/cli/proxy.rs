@@ -81,6 +81,8 @@ impl Proxy {
         // The ends must be the daemon's alone: the editor sees the agent's when they are closed.
         drop((stdin, stdout, stderr));
         let outcome = attend(&mut client, call, recorder.as_mut());
+        // Should the agent still run, it ends with this connection, and the copies with it.
+        drop(client);
         if let Some(recorder) = recorder {
             recorder.finish().context("the recording is not complete")?;
         }

@@ -30,7 +30,11 @@ impl Recording {
             let thread = std::thread::spawn(move || {
                 // Signals are for the thread that knows what to do with them.
                 let _ = SigSet::all().thread_block();
-                record(client, recorder)
+                let mut client = client;
+                let outcome = record(&mut client, recorder);
+                // The agent is bound to this connection: a recording that failed must not end it.
+                while outcome.is_err() && client.recv().is_ok() {}
+                outcome
             });
             Self { path: path.to_owned(), thread }
         };
@@ -74,7 +78,7 @@ fn create(path: &Path) -> anyhow::Result<File> {
     file.with_context(|| format!("cannot create {}", path.display()))
 }
 
-fn record(mut client: Client, mut recorder: Recorder<File>) -> anyhow::Result<()> {
+fn record(client: &mut Client, mut recorder: Recorder<File>) -> anyhow::Result<()> {
     loop {
         let event = match client.recv() {
             Ok(Incoming::Event(event)) => event,

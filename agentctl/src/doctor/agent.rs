@@ -128,9 +128,9 @@ fn asked(daemon: &PrivateDaemon, wanted: &Wanted, card: &mut Card) -> anyhow::Re
         if let Some(outcome) = session.answer_within(turn, Duration::from_millis(20))? {
             break outcome;
         }
+        session.in_time(wanted)?;
         let live = session.live()?;
         if live.is_empty() {
-            session.in_time(wanted)?;
             continue;
         }
         let since = *first.get_or_insert_with(Instant::now);
@@ -268,7 +268,7 @@ impl Session {
 
     /// Fails once a turn takes too long.
     fn in_time(&self, wanted: &Wanted) -> anyhow::Result<()> {
-        anyhow::ensure!(self.begun.elapsed() < wanted.timeout, "the turn neither asked nor ended within {} s", wanted.timeout.as_secs());
+        anyhow::ensure!(self.begun.elapsed() < wanted.timeout, "the turn did not end within {} s", wanted.timeout.as_secs());
         Ok(())
     }
 

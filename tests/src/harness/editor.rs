@@ -136,6 +136,12 @@ impl Proxied {
         self.to_agent(r#"{"jsonrpc":"2.0","id":2,"method":"session/prompt","params":{"sessionId":"a","prompt":[]}}"#);
     }
 
+    /// Waits until the proxy has said this on its stderr.
+    #[track_caller]
+    pub fn says(&self, text: &str) {
+        super::until(&format!("{text:?} on stderr"), || std::fs::read_to_string(&self.stderr).ok()?.contains(text).then_some(()));
+    }
+
     /// Both write nothing more; waits for the proxy's end.
     #[track_caller]
     pub fn end(mut self) -> ExitStatus {

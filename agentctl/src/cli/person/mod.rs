@@ -33,7 +33,8 @@ use crate::wire::{
 /// What the loop waits for.
 enum Input {
     Daemon(Result<Incoming, ClientError>),
-    Typed(Vec<u8>),
+    /// When it was typed counts, not when there is time for it.
+    Typed(Vec<u8>, Instant),
     Signal(Signal),
 }
 
@@ -106,7 +107,7 @@ impl Person {
             self.ask();
             match inputs.recv() {
                 Ok(Input::Daemon(incoming)) => self.incoming(incoming?)?,
-                Ok(Input::Typed(bytes)) => self.typed(&bytes)?,
+                Ok(Input::Typed(bytes, at)) => self.typed(&bytes, at)?,
                 Ok(Input::Signal(signal)) => self.signal(signal)?,
                 Err(_) => break,
             }
@@ -166,8 +167,15 @@ impl Person {
 
     /// Shows the question that is due: during a turn at once; else the person is writing and must ask for it.
     fn ask(&mut self) {
-        if self.turn && !self.questions.is_shown() {
+        if self.questions.is_shown() {
+            return;
+        }
+        if self.turn {
             self.show_question();
+        } else if self.terminal.reads_keys() {
+            // A question outside a turn was answered: the person writes again.
+            self.terminal.read_lines();
+            self.terminal.prompt(&paint("1", "> "));
         }
     }
 
@@ -259,13 +267,16 @@ impl Person {
 
     fn listed(&mut self, result: &RawValue) {
         let Ok(list) = serde_json::from_str::<PermissionListResult>(result.get()) else { return };
-        if list.permissions.first().map(|p| &p.request_id) == self.questions.first().map(|p| &p.request_id) && !list.permissions.is_empty()
-        {
-            return list.permissions.into_iter().skip(1).for_each(|p| self.questions.add(p));
+        // What was raised after the list was made stays: its event may have come before the list.
+        let newest = list.permissions.iter().map(|p| p.created_at.as_str()).max().unwrap_or_default();
+        for gone in self.questions.ended(&list.permissions, newest) {
+            self.questions.remove(&gone);
         }
-        self.questions = Questions::default();
-        self.terminal.read_lines();
-        list.permissions.into_iter().for_each(|p| self.raised(p));
+        for permission in list.permissions {
+            if !self.questions.has(&permission.request_id) {
+                self.raised(permission);
+            }
+        }
     }
 
     fn not_answered(&mut self, request_id: &str, failure: &Failure) {
@@ -308,10 +319,10 @@ impl Person {
         self.go_on()
     }
 
-    fn typed(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
+    fn typed(&mut self, bytes: &[u8], at: Instant) -> Result<(), ClientError> {
         self.interrupted = false;
         if self.questions.is_shown() && !bytes.is_empty() {
-            return self.key(bytes);
+            return self.key(bytes, at);
         }
         if bytes.is_empty() {
             // Ctrl-D: nothing more will be typed.
@@ -338,8 +349,8 @@ impl Person {
         Ok(())
     }
 
-    fn key(&mut self, typed: &[u8]) -> Result<(), ClientError> {
-        let act = self.questions.key(typed, Instant::now());
+    fn key(&mut self, typed: &[u8], at: Instant) -> Result<(), ClientError> {
+        let act = self.questions.key(typed, at);
         let Some(permission) = self.questions.first() else { return Ok(()) };
         let Permission { task_id, session_id, request_id, pending_id, options, .. } = permission.clone();
         match act {

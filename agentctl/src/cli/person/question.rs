@@ -56,6 +56,17 @@ impl Questions {
         Some(shown)
     }
 
+    /// Whether this request waits.
+    pub(super) fn has(&self, request_id: &str) -> bool {
+        self.waiting.iter().any(|p| p.request_id == request_id)
+    }
+
+    /// Those that are not in a list any more, though they were raised no later than its newest.
+    pub(super) fn ended(&self, list: &[Permission], newest: &str) -> Vec<String> {
+        let gone = self.waiting.iter().filter(|p| p.created_at.as_str() <= newest && !list.iter().any(|l| l.request_id == p.request_id));
+        gone.map(|p| p.request_id.clone()).collect()
+    }
+
     /// The request to ask about.
     pub(super) fn first(&self) -> Option<&Permission> {
         self.waiting.first()
@@ -85,8 +96,9 @@ impl Questions {
     /// an arrow key.
     pub(super) fn key(&mut self, typed: &[u8], now: Instant) -> Act {
         let (Some(permission), Some(since)) = (self.waiting.first(), self.quiet_since) else { return Act::Nothing };
-        if now.duration_since(since) < INERT {
-            self.quiet_since = Some(now);
+        // What was typed before it was shown is early, too, however late it is read.
+        if now.saturating_duration_since(since) < INERT {
+            self.quiet_since = Some(since.max(now));
             return Act::Early;
         }
         let &[key] = typed else { return Act::Nothing };
@@ -172,6 +184,7 @@ mod tests {
         questions.add(permission("r1"));
         assert_eq!(questions.key(b"1", at(900)), Act::Nothing, "not shown yet");
         questions.shown(at(0));
+        assert_eq!(questions.key(b"1", start - Duration::from_millis(5)), Act::Early, "typed before it was shown");
         assert_eq!(questions.key(b"1", at(499)), Act::Early);
         assert_eq!(questions.key(b"1", at(998)), Act::Early, "typing goes on");
         for ignored in [&b"11"[..], b"\x1b[A", b"3", b"\n", b"y", b"", b" ", b"\xff"] {

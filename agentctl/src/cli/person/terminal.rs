@@ -3,7 +3,7 @@
 use std::io::{Write, stderr, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -32,6 +32,11 @@ impl Terminal {
         self.set(&modes);
         self.keys = true;
         drop_input();
+    }
+
+    /// Whether it reads single keys.
+    pub(super) fn reads_keys(&self) -> bool {
+        self.keys
     }
 
     /// Reads lines again.
@@ -114,7 +119,7 @@ pub(super) fn paint(style: &str, text: &str) -> String {
 /// Blocks the signals that [`watch`] waits for. Threads that are started later inherit that.
 pub(super) fn block_signals() -> SigSet {
     let mut signals = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCONT] {
+    for signal in [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGCONT] {
         signals.add(signal);
     }
     let _ = signals.thread_block();
@@ -135,7 +140,7 @@ pub(super) fn watch(signals: SigSet, inputs: &Sender<Input>) {
     std::thread::spawn(move || {
         while let Some(bytes) = read(stdin().as_fd()) {
             let end = bytes.is_empty();
-            if to.send(Input::Typed(bytes)).is_err() {
+            if to.send(Input::Typed(bytes, Instant::now())).is_err() {
                 return;
             }
             if end {

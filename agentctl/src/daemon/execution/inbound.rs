@@ -100,7 +100,12 @@ impl Task {
         let Some(id) = message::cancelled_request(params) else { return self.pass_on(line) };
         let alias = self.editor.as_ref().and_then(|editor| editor.ledger.alias(&id).cloned());
         self.pass_withdrawal(alias.as_ref(), line);
+        // An editor's answer keeps its place behind what the editor sent before; it is taken back all the same.
+        let unsent = self.take_back_answer(&id);
         self.end_requests("withdrawn_by_agent", |table| table.withdraw(&id).into_iter().collect());
+        if let Some((request_id, claim_id)) = unsent {
+            self.deliver(request_id, claim_id);
+        }
         self.flush();
     }
 

@@ -49,12 +49,10 @@ impl Task {
                 self.count(|c| c.prompts += 1);
                 self.witness_asked(request_id, &prompt);
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
-                if self.ask_editor(&id, What::Prompt(request_id), line) {
-                    self.witness.told(request_id);
-                }
+                let asked = self.ask_editor(&id, What::Prompt(request_id), line);
                 let event = self.event("requested", &shown);
                 let told = self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
-                if told || self.editor.is_some() {
+                if told || asked {
                     self.witness.told(request_id);
                 }
                 self.hub.audit.request_seen(shown.row.clone());
@@ -147,7 +145,7 @@ impl Task {
     }
 
     /// Gives the answer of a recorded claim to the writer, or finds that its request has ended.
-    fn deliver(&mut self, request_id: Uuid, claim_id: Uuid) {
+    pub(super) fn deliver(&mut self, request_id: Uuid, claim_id: Uuid) {
         match self.table.take(request_id, claim_id) {
             Ok(right) => {
                 crate::failpoint::hit("deliver.before");

@@ -135,3 +135,58 @@ fn only_the_owner_sees_frames() {
     assert_eq!(refused.error()["code"], -32602);
     daemon.stop();
 }
+
+#[test]
+fn a_recording_that_a_signal_ends_is_whole() {
+    for (prompt, signal) in [(Some(r#"[{"ask": {"id": 1}}, {"hang": true}]"#), "INT"), (None, "TERM")] {
+        let daemon = Daemon::start();
+        let mut command = daemon.command(&["run", "--task", "t", "--session", "s", "--record"]);
+        command.arg(file(&daemon)).args(prompt.map(|text| ["-p", text]).into_iter().flatten()).arg("--").args(fake(&daemon));
+        let run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut conn = daemon.connect();
+        until("the agent", || {
+            let list = conn.call("execution/list", json!({})).ok();
+            (list["executions"][0]["state"] == "running" && (prompt.is_none() || list["executions"][0]["pending"] == 1)).then_some(())
+        });
+        let number = if signal == "INT" { 2 } else { 15 };
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(run.id().cast_signed()),
+            nix::sys::signal::Signal::try_from(number).expect("a signal"),
+        )
+        .expect("it is there");
+        ended(run, 128 + number);
+        let last = entries(&file(&daemon)).last().expect("entries").clone();
+        assert_eq!(last["event"], "exited", "{signal}");
+        if prompt.is_some() {
+            replays(&daemon, &file(&daemon));
+        }
+        daemon.stop();
+    }
+}
+
+#[test]
+fn a_recording_that_fails_does_not_end_its_agent() {
+    let daemon = Daemon::start();
+    let script =
+        json!([{"loop": {"times": 400, "steps": [{"text": "x".repeat(1000)}]}}, {"ask": {"id": 7}}, {"await": 7}, {"text": "the end"}]);
+    // The file may not grow beyond 64 KiB.
+    let line = "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"";
+    let mut command = Command::new("bash");
+    command.args(["-c", line]).arg(agentctl_tests::harness::agentctl()).args(["run", "--task", "t", "--session", "s", "-p"]);
+    command.arg(script.to_string()).arg("--record").arg(file(&daemon)).arg("--").args(fake(&daemon));
+    command.env("AGENTCTL_SOCKET", daemon.socket()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let run = command.spawn().expect("it starts");
+    resolve(&daemon, "7", "allow-once");
+    let output = ended(run, 1);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("the end"), "the turn went on to its end");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("recorded.jsonl is not complete"), "{output:?}");
+    daemon.stop();
+}
+
+#[test]
+fn an_agent_that_never_started_leaves_no_recording() {
+    let daemon = Daemon::start();
+    ended(record(&daemon, &file(&daemon), "x", &["/nowhere/agent".to_owned()]), 4);
+    assert!(!file(&daemon).exists());
+    daemon.stop();
+}

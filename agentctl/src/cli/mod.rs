@@ -26,6 +26,7 @@ mod stderr;
 mod stop;
 mod token;
 mod token_file;
+mod update;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use acp_bridge::presentation::{Redactor, terminal, terminal_multiline};
 use anyhow::Context as _;
 use clap::Args;
-use serde::Deserialize;
 
+use super::update::Update;
 use super::{CliError, Global, output};
 use crate::client::{Client, ClientError, Incoming};
 use crate::wire::{PromptParams, PromptResult, Topic};
@@ -70,11 +70,11 @@ impl<'a> Turn<'a> {
                 Incoming::Answer(..) => {}
                 Incoming::Event(event) => {
                     super::permissions::notice(&event);
-                    if let Some(text) = event.frame.as_ref().and_then(|frame| said(frame.0.get()))
+                    if let Some(text) = event.frame.as_ref().and_then(|frame| Update::read(frame.0.get())).as_ref().and_then(Update::said)
                         && !global.json
                     {
                         at_line_start = text.ends_with('\n');
-                        output::out(&terminal_multiline(&redactor.long_text(&text)));
+                        output::out(&terminal_multiline(&redactor.long_text(text)));
                     }
                 }
             }
@@ -91,28 +91,4 @@ impl<'a> Turn<'a> {
         }
         Ok(if result.stop_reason == "end_turn" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
-}
-
-/// The text of an `agent_message_chunk`.
-fn said(frame: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Frame {
-        params: Params,
-    }
-    #[derive(Deserialize)]
-    struct Params {
-        update: Update,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Update {
-        session_update: String,
-        content: Content,
-    }
-    #[derive(Deserialize)]
-    struct Content {
-        text: String,
-    }
-    let update = serde_json::from_str::<Frame>(frame).ok()?.params.update;
-    (update.session_update == "agent_message_chunk").then_some(update.content.text)
 }

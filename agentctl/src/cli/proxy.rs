@@ -7,16 +7,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
 
-use acp_bridge::fixture::{Entry, Recorder};
 use acp_bridge::presentation::terminal;
 use acp_bridge::process::Inherited;
 use anyhow::Context as _;
 use clap::Args;
 use rustix::fs::{FileType, fstat};
+use uuid::Uuid;
 
+use super::record::{self, Recording};
 use super::run::{agent, environment, task_of};
 use super::start_daemon::connect_or_start;
-use super::{CliError, Global, output, record};
+use super::{CliError, Global, output};
 use crate::client::{Client, ClientError, Incoming};
 use crate::wire::{Event, Exit, Failure, ProxyParams, ProxyResult};
 
@@ -71,7 +72,10 @@ impl Proxy {
     fn proxy(self, global: &Global) -> Result<u8, CliError> {
         let inherited = Inherited::of_this_process().context("cannot tell our own limits")?;
         let params = self.params(global, inherited)?;
-        let mut recorder = self.record.as_deref().map(|path| record::recorder(path, &params.env)).transpose()?;
+        let mut recording = self.record.as_deref().map(|path| Recording::create(path, &params.env)).transpose()?;
+        if let (Some(_), Some(session_id)) = (&recording, &params.session_id) {
+            record::stop_on(record::end_by_signals(), global, session_id.clone());
+        }
         let mut client = connect_or_start(global, !self.no_start)?;
         let own = (io::stdin(), io::stdout(), io::stderr());
         let (stdin, _) = Stdio::reading(own.0.as_fd())?;
@@ -80,16 +84,15 @@ impl Proxy {
         let call = client.send_with("proxy/start", &params, &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()])?;
         // The ends must be the daemon's alone: the editor sees the agent's when they are closed.
         drop((stdin, stdout, stderr));
-        let outcome = attend(&mut client, call, recorder.as_mut());
+        let outcome = attend(&mut client, call, recording.as_mut());
         // Should the agent still run, it ends with this connection, and the copies with it.
         drop(client);
-        if let Some(recorder) = recorder {
-            recorder.finish().context("the recording is not complete")?;
-        }
         for copy in [copied, copied_errors].into_iter().flatten() {
             let _ = copy.join();
         }
+        let recorded = recording.map_or(Ok(()), Recording::finish);
         let result = outcome?;
+        recorded?;
         Ok(match result.exit {
             Some(Exit::Code(code)) => u8::try_from(code).unwrap_or(FAILED),
             Some(Exit::Signal(signal)) => u8::try_from(128 + signal).unwrap_or(FAILED),
@@ -112,14 +115,15 @@ impl Proxy {
             umask: inherited.umask,
             limits: inherited.limits,
             task_id,
-            session_id: self.session.clone(),
+            // A recording is ended by this name.
+            session_id: self.session.clone().or_else(|| self.record.is_some().then(|| Uuid::new_v4().to_string())),
             record: self.record.is_some(),
         })
     }
 }
 
 /// Waits for the end of the agent; shows what the daemon reports, and records.
-fn attend(client: &mut Client, call: u64, mut recorder: Option<&mut Recorder<File>>) -> Result<ProxyResult, CliError> {
+fn attend(client: &mut Client, call: u64, mut recording: Option<&mut Recording>) -> Result<ProxyResult, CliError> {
     let mut shown = 0;
     loop {
         match client.recv()? {
@@ -129,9 +133,8 @@ fn attend(client: &mut Client, call: u64, mut recorder: Option<&mut Recorder<Fil
             }
             Incoming::Answer(..) => {}
             Incoming::Event(event) => {
-                if let (Some(recorder), Some(entry)) = (&mut recorder, &event.entry) {
-                    let entry: Entry = serde_json::from_str(entry.0.get()).context("an entry can't be read")?;
-                    recorder.entry(entry).context("the recording can't be written")?;
+                if let Some(recording) = &mut recording {
+                    recording.take(&event);
                 }
                 shown += usize::from(shown < SHOWN_REPORTS && report(&event));
             }
@@ -143,7 +146,6 @@ fn attend(client: &mut Client, call: u64, mut recorder: Option<&mut Recorder<Fil
 fn report(event: &Event) -> bool {
     match (event.event_type.as_str(), &event.reason) {
         ("reported", Some(reason)) => output::note(&format!("agentctl: {}", terminal(reason))),
-        ("event_gap", _) => output::note("agentctl: events came faster than they could be written; a recording misses some"),
         _ => return false,
     }
     true

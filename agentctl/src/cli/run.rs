@@ -11,7 +11,7 @@ use clap::Args;
 
 use super::person::{Progress, converse};
 use super::prompt::Turn;
-use super::record::Recording;
+use super::record::{self, Recorded, Recording};
 use super::start_daemon::connect_or_start;
 use super::{CliError, Global, output};
 use crate::client::Client;
@@ -63,16 +63,23 @@ impl Run {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         let params = self.params(&agent(global, self.agent.as_deref(), &self.command, &self.strip_env)?)?;
         let redactor = Redactor::new(params.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !global.json;
+        let recording = self.record.as_deref().map(|path| Recording::create(path, &params.env)).transpose()?;
+        // At a terminal the conversation takes them.
+        let signals = (recording.is_some() && !at_terminal).then(record::end_by_signals);
         let mut client = connect_or_start(global, !self.no_start)?;
         let progress = Progress::new(&format!("starting {}", terminal(&params.command)));
-        let (started, recording) = match &self.record {
-            Some(path) => {
-                let (started, recording) = Recording::start(connect_or_start(global, !self.no_start)?, path, &params)?;
-                (started, Some(recording))
+        let (started, recorded) = match recording {
+            Some(recording) => {
+                let (started, recorded) = Recorded::start(connect_or_start(global, !self.no_start)?, recording, &params)?;
+                (started, Some(recorded))
             }
             None => (client.call("execution/start", &params)?, None),
         };
         drop(progress);
+        if let Some(signals) = signals {
+            record::stop_on(signals, global, started.session_id.clone());
+        }
         if self.detach {
             if let Some(text) = self.prompt {
                 Turn::start(&mut client, &started.session_id, text)?.wait_started()?;
@@ -86,18 +93,19 @@ impl Run {
             output::quote(&started.session_id),
             started.pid
         ));
-        let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !global.json;
         let outcome = match self.prompt {
-            prompt if at_terminal => converse(client, started, redactor, prompt),
-            Some(text) => {
-                let outcome = Turn::start(&mut client, &started.session_id, text)?.stream(global, &redactor);
-                stop(&mut client, &started)?;
-                outcome
-            }
+            prompt if at_terminal => converse(client, started.clone(), redactor, prompt),
+            Some(text) => turn(&mut client, global, &started, text, &redactor),
             None => wait(&mut client, &started),
         };
-        recording.map_or(Ok(()), Recording::finish)?;
-        outcome
+        if let Some(recorded) = recorded {
+            if outcome.is_err() {
+                // A recording ends with its agent.
+                let _ = global.connect().map(|mut client| stop(&mut client, &started));
+            }
+            recorded.finish()?;
+        }
+        record::ended_by_signal().map_or(outcome, |status| Ok(ExitCode::from(status)))
     }
 
     fn params(&self, agent: &Agent) -> Result<StartParams, CliError> {
@@ -172,6 +180,13 @@ fn print(global: &Global, started: &StartResult) {
         output::quote(&started.session_id),
         started.pid
     ));
+}
+
+/// One turn, and then the agent's end.
+fn turn(client: &mut Client, global: &Global, started: &StartResult, text: String, redactor: &Redactor) -> Result<ExitCode, CliError> {
+    let outcome = Turn::start(client, &started.session_id, text)?.stream(global, redactor);
+    stop(client, started)?;
+    outcome
 }
 
 fn stop(client: &mut Client, started: &StartResult) -> Result<StopResult, CliError> {

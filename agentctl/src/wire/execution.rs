@@ -36,7 +36,8 @@ pub struct StartParams {
     /// End the execution with this connection.
     #[serde(default)]
     pub bind: bool,
-    /// Tell the events of topic `frame` on this connection, from the agent's start on. Replaces its subscription.
+    /// Tell the session's events of topics `frame` and `execution` on this connection, from the agent's start on. Replaces its
+    /// subscription.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub record: bool,
     /// For whom; the caller if absent.

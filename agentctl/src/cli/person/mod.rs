@@ -3,14 +3,15 @@
 //! One loop takes in what the daemon says, what is typed and which signals come. The rules of a question are in
 //! [`question`]; a request that is answered elsewhere ends its question, which then says by whom.
 
+mod answers;
 mod progress;
 mod question;
 mod show;
 mod terminal;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
 use acp_bridge::presentation::{Redactor, terminal as visible};
@@ -18,7 +19,7 @@ use nix::sys::signal::Signal;
 use serde_json::value::RawValue;
 
 pub(super) use progress::Progress;
-use question::{Act, Questions, render};
+use question::Questions;
 use show::Show;
 use terminal::{Terminal, block_signals, paint, watch};
 
@@ -26,9 +27,11 @@ use super::CliError;
 use crate::client::{Caller, Client, ClientError, Incoming};
 use crate::code::Code;
 use crate::wire::{
-    CancelParams, Event, ExecutionParams, Failure, Permission, PermissionCancelParams, PermissionListParams, PermissionListResult,
-    PromptParams, PromptResult, ResolveParams, StartResult, State, StopResult, Topic,
+    CancelParams, Event, ExecutionInfo, ExecutionParams, Failure, PromptParams, PromptResult, StartResult, State, StopResult, Topic,
 };
+
+/// What waits for the loop: while a terminal stands still the daemon is not read, which it notices.
+const INPUTS: usize = 64;
 
 /// What the loop waits for.
 enum Input {
@@ -44,7 +47,9 @@ enum Call {
     /// Its request, and the name of the chosen option.
     Resolve(String, String),
     CancelRequest(String),
-    List,
+    /// What waited when it was asked for.
+    List(Vec<String>),
+    Get,
     /// Its failure is told, its result needs no words.
     Other,
     Stop,
@@ -56,7 +61,7 @@ pub(super) fn converse(mut client: Client, started: StartResult, redactor: Redac
     let terminal = Terminal::open().map_err(anyhow::Error::from)?;
     let topics = Some(vec![Topic::Update, Topic::Permission, Topic::Session, Topic::Execution]);
     super::events::subscribe(&mut client, None, Some(&started.session_id), topics)?;
-    let (to, inputs) = channel();
+    let (to, inputs) = sync_channel(INPUTS);
     watch(signals, &to);
     let caller = client.forward(move |incoming| to.send(Input::Daemon(incoming)).is_ok());
     let mut person = Person {
@@ -71,10 +76,14 @@ pub(super) fn converse(mut client: Client, started: StartResult, redactor: Redac
         line: String::new(),
         turn: false,
         interrupted: false,
+        ended_meanwhile: HashSet::new(),
         over: None,
         status: 0,
     };
-    person.run(&inputs)
+    let outcome = person.run(&inputs);
+    // Nobody takes them from here on: they end this command as usual.
+    let _ = signals.thread_unblock();
+    outcome
 }
 
 struct Person {
@@ -93,6 +102,8 @@ struct Person {
     turn: bool,
     /// Whether Ctrl-C was the last thing.
     interrupted: bool,
+    /// Requests that ended while our answer to them was under way.
+    ended_meanwhile: HashSet<String>,
     /// Why it is over, for the person.
     over: Option<String>,
     /// The status to exit with.
@@ -101,7 +112,7 @@ struct Person {
 
 impl Person {
     fn run(&mut self, inputs: &Receiver<Input>) -> Result<ExitCode, CliError> {
-        self.call("permission/list", &self.list_params(), Call::List)?;
+        self.list()?;
         self.go_on()?;
         while self.over.is_none() {
             self.ask();
@@ -165,35 +176,21 @@ impl Person {
         self.call("session/prompt", &params, Call::Turn)
     }
 
-    /// Shows the question that is due: during a turn at once; else the person is writing and must ask for it.
-    fn ask(&mut self) {
-        if self.questions.is_shown() {
-            return;
-        }
-        if self.turn {
-            self.show_question();
-        } else if self.terminal.reads_keys() {
-            // A question outside a turn was answered: the person writes again.
-            self.terminal.read_lines();
-            self.terminal.prompt(&paint("1", "> "));
-        }
-    }
-
-    fn show_question(&mut self) {
-        let Some(permission) = self.questions.first() else { return self.terminal.read_lines() };
-        let text = render(permission, self.questions.len(), Terminal::width(), false);
-        self.terminal.read_keys();
-        self.terminal.tell(&text);
-        self.questions.shown(Instant::now());
-    }
-
     fn incoming(&mut self, incoming: Incoming) -> Result<(), ClientError> {
         match incoming {
             Incoming::Event(event) => self.event(*event),
             Incoming::Answer(id, outcome) => match (self.calls.remove(&id), outcome) {
                 (Some(Call::Turn), outcome) => self.turn_ended(outcome),
-                (Some(Call::List), Ok(result)) => {
-                    self.listed(&result);
+                (Some(Call::List(waited)), Ok(result)) => {
+                    self.listed(&result, &waited);
+                    Ok(())
+                }
+                (Some(Call::Get), Ok(result)) => {
+                    if let Ok(info) = serde_json::from_str::<ExecutionInfo>(result.get())
+                        && info.state == State::Exited
+                    {
+                        self.agent_ended(info.reason.as_deref());
+                    }
                     Ok(())
                 }
                 (Some(Call::Resolve(request_id, name)), Ok(_)) => {
@@ -223,72 +220,20 @@ impl Person {
         if let Some(frame) = &event.frame {
             self.show.frame(frame.0.get(), &mut self.terminal);
         } else if event.count.is_some() {
-            // Events were lost: what waits is asked for anew.
-            self.call("permission/list", &self.list_params(), Call::List)?;
+            // Events were lost: what waits is asked for anew, and whether the agent is there.
+            self.list()?;
+            let params = ExecutionParams { execution_id: Some(self.started.execution_id.clone()), ..Default::default() };
+            self.call("execution/get", &params, Call::Get)?;
         } else if let Some(permission) = event.permission {
             self.raised(*permission);
         } else if event.state == Some(State::Exited) && event.execution_id.as_deref() == Some(&self.started.execution_id) {
-            self.status = if self.turn { 1 } else { self.status };
-            self.over = Some(format!("the agent ended: {}", visible(event.reason.as_deref().unwrap_or_default())));
+            self.agent_ended(event.reason.as_deref());
         } else if let Some(request_id) = event.request_id.as_deref()
             && matches!(event.event_type.as_str(), "resolved" | "cancelled" | "withdrawn" | "replaced" | "expired")
         {
             self.ended(request_id, &event);
         }
         Ok(())
-    }
-
-    fn raised(&mut self, permission: Permission) {
-        let title = visible(&permission.title).into_owned();
-        self.questions.add(permission);
-        if !self.turn && !self.questions.is_shown() {
-            self.terminal.tell(&paint("1;33", &format!("? The agent asks: {title}; press Enter on an empty line to answer it")));
-        }
-    }
-
-    /// A request has ended. If that was not this surface's doing, it says whose.
-    fn ended(&mut self, request_id: &str, event: &Event) {
-        let ours = self.calls.values().any(|call| matches!(call, Call::Resolve(id, _) | Call::CancelRequest(id) if id == request_id));
-        if ours {
-            return;
-        }
-        let Some(shown) = self.questions.remove(request_id) else { return };
-        self.terminal.tell(&match &event.resolution {
-            Some(r) => {
-                let (who, through, option) = (visible(&r.actor_user_id), r.source.as_str(), visible(&r.option_id));
-                format!("  answered elsewhere, by user {who} through {through}: {option}")
-            }
-            None => format!("  the request ended: {}", event.event_type),
-        });
-        if shown && self.questions.first().is_none() {
-            self.terminal.read_lines();
-        }
-    }
-
-    fn listed(&mut self, result: &RawValue) {
-        let Ok(list) = serde_json::from_str::<PermissionListResult>(result.get()) else { return };
-        // What was raised after the list was made stays: its event may have come before the list.
-        let newest = list.permissions.iter().map(|p| p.created_at.as_str()).max().unwrap_or_default();
-        for gone in self.questions.ended(&list.permissions, newest) {
-            self.questions.remove(&gone);
-        }
-        for permission in list.permissions {
-            if !self.questions.has(&permission.request_id) {
-                self.raised(permission);
-            }
-        }
-    }
-
-    fn not_answered(&mut self, request_id: &str, failure: &Failure) {
-        self.terminal.tell(&format!("  not answered: {}", super::output::describe(failure)));
-        match failure.stable_code() {
-            Some(Code::PermissionAuditFailed | Code::PermissionDeliveryFailed | Code::PermissionResolutionInProgress)
-                if failure.data.as_ref().is_none_or(|data| data.end.is_none()) =>
-            {
-                self.questions.not_taken();
-            }
-            _ => drop(self.questions.remove(request_id)),
-        }
     }
 
     fn turn_ended(&mut self, outcome: Result<Box<RawValue>, Failure>) -> Result<(), ClientError> {
@@ -349,29 +294,6 @@ impl Person {
         Ok(())
     }
 
-    fn key(&mut self, typed: &[u8], at: Instant) -> Result<(), ClientError> {
-        let act = self.questions.key(typed, at);
-        let Some(permission) = self.questions.first() else { return Ok(()) };
-        let Permission { task_id, session_id, request_id, pending_id, options, .. } = permission.clone();
-        match act {
-            Act::Choose(option_id) => {
-                let name = options.into_iter().find(|o| o.option_id == option_id).map(|o| o.name).unwrap_or_default();
-                let call = Call::Resolve(request_id.clone(), name);
-                self.call("permission/resolve", &ResolveParams { task_id, session_id, request_id, pending_id, option_id }, call)
-            }
-            Act::Cancel => {
-                let call = Call::CancelRequest(request_id.clone());
-                self.call("permission/cancel", &PermissionCancelParams { task_id, session_id, request_id, pending_id }, call)
-            }
-            Act::View => {
-                let text = render(permission, self.questions.len(), Terminal::width(), true);
-                self.terminal.tell(&text);
-                Ok(())
-            }
-            Act::Early | Act::Nothing => Ok(()),
-        }
-    }
-
     fn signal(&mut self, signal: Signal) -> Result<(), ClientError> {
         match signal {
             Signal::SIGCONT => {
@@ -404,7 +326,8 @@ impl Person {
         }
     }
 
-    fn list_params(&self) -> PermissionListParams {
-        PermissionListParams { task_id: Some(self.started.task_id.clone()), session_id: Some(self.started.session_id.clone()) }
+    fn agent_ended(&mut self, reason: Option<&str>) {
+        self.status = if self.turn { 1 } else { self.status };
+        self.over = Some(format!("the agent ended: {}", visible(reason.unwrap_or_default())));
     }
 }

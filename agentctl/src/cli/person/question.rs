@@ -61,10 +61,9 @@ impl Questions {
         self.waiting.iter().any(|p| p.request_id == request_id)
     }
 
-    /// Those that are not in a list any more, though they were raised no later than its newest.
-    pub(super) fn ended(&self, list: &[Permission], newest: &str) -> Vec<String> {
-        let gone = self.waiting.iter().filter(|p| p.created_at.as_str() <= newest && !list.iter().any(|l| l.request_id == p.request_id));
-        gone.map(|p| p.request_id.clone()).collect()
+    /// What waits.
+    pub(super) fn ids(&self) -> Vec<String> {
+        self.waiting.iter().map(|p| p.request_id.clone()).collect()
     }
 
     /// The request to ask about.

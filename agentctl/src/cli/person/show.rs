@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 
 use acp_bridge::presentation::{Redactor, terminal_multiline};
-use serde::Deserialize;
 
 use super::question::fit;
 use super::terminal::{Terminal, paint};
+use crate::cli::update::Update;
 
 /// Tool calls whose titles are remembered: the oldest is forgotten.
 const TOOL_CALLS: usize = 256;
@@ -18,32 +18,6 @@ pub(super) struct Show {
     tools: VecDeque<(String, String)>,
 }
 
-#[derive(Deserialize)]
-struct Frame {
-    params: Params,
-}
-
-#[derive(Deserialize)]
-struct Params {
-    update: Update,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Update {
-    session_update: String,
-    #[serde(default)]
-    tool_call_id: Option<String>,
-    #[serde(default)]
-    title: Option<String>,
-    #[serde(default)]
-    kind: Option<String>,
-    #[serde(default)]
-    status: Option<String>,
-    #[serde(default)]
-    content: Option<serde_json::Value>,
-}
-
 impl Show {
     pub(super) fn new(redactor: Redactor) -> Self {
         Self { redactor, tools: VecDeque::new() }
@@ -51,15 +25,11 @@ impl Show {
 
     /// Shows one frame. What can't be read, and what a person has no use for, is left out.
     pub(super) fn frame(&mut self, frame: &str, to: &mut Terminal) {
-        let Ok(Frame { params: Params { update } }) = serde_json::from_str(frame) else { return };
-        match update.session_update.as_str() {
-            "agent_message_chunk" => {
-                if let Some(text) = update.content.as_ref().and_then(|content| content.get("text")?.as_str()) {
-                    to.say(&terminal_multiline(&self.redactor.long_text(text)));
-                }
-            }
-            "tool_call" | "tool_call_update" => self.tool(&update, to),
-            _ => {}
+        let Some(update) = Update::read(frame) else { return };
+        if let Some(text) = update.said() {
+            to.say(&terminal_multiline(&self.redactor.long_text(text)));
+        } else if update.is_of_tool() {
+            self.tool(&update, to);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Write, stderr, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -54,8 +54,8 @@ impl Terminal {
         }
     }
 
+    /// A background process would be stopped by it: then it is done by [`resume`](Self::resume).
     fn set(&self, modes: &Termios) {
-        // A background process would be stopped by it; it asks nothing.
         if is_foreground() {
             let _ = tcsetattr(stdin(), OptionalActions::Now, modes);
         }
@@ -127,7 +127,7 @@ pub(super) fn block_signals() -> SigSet {
 }
 
 /// Tells what is typed and which signals come, from threads of their own.
-pub(super) fn watch(signals: SigSet, inputs: &Sender<Input>) {
+pub(super) fn watch(signals: SigSet, inputs: &SyncSender<Input>) {
     let to = inputs.clone();
     std::thread::spawn(move || {
         while let Ok(signal) = signals.wait() {
@@ -157,8 +157,11 @@ fn read(input: BorrowedFd<'_>) -> Option<Vec<u8>> {
         let mut ready = [PollFd::new(input, PollFlags::POLLIN)];
         poll(&mut ready, PollTimeout::NONE).ok().or(Some(0))?;
         if !is_foreground() {
-            // Reading would stop the process.
-            std::thread::sleep(Duration::from_millis(200));
+            // Reading would stop the process. Shells tell a job that runs nothing when they bring it back.
+            while !is_foreground() {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::this(), Signal::SIGCONT);
             continue;
         }
         let mut bytes = vec![0; 4096];

@@ -41,7 +41,7 @@ impl Method for Start {
             if key.owner != connection.actor().user_id {
                 return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
             }
-            subscribe(connection, &key, std::iter::once(Topic::Frame).collect());
+            subscribe(connection, &key, [Topic::Frame, Topic::Execution].into_iter().collect());
         }
         let (ready, answer) = oneshot::channel();
         start(connection, reservation, key, &params, Client::Us(ready), None).await?;

@@ -67,7 +67,7 @@ impl<T> Outbox<T> {
     }
 
     /// Queues a frame (with its newline) behind everything else, with a tag. It keeps its place among the bulk frames, so
-    /// [`take_back_all`](Self::take_back_all) leaves it there.
+    /// [`take_back_all`](Self::take_back_all) leaves it there unless told otherwise.
     pub fn push_in_order(&mut self, bytes: Bytes, tag: Option<T>) {
         self.bulk_bytes += bytes.len();
         self.bulk.push_back(Frame { bytes, tag });
@@ -115,13 +115,12 @@ impl<T> Outbox<T> {
         (self.current.take().and_then(|(frame, _)| frame.tag), waiting.filter_map(|frame| frame.tag).collect())
     }
 
-    /// Takes back every tagged urgent frame of which nothing was written.
-    pub fn take_back_all(&mut self) -> Vec<T> {
-        let (tagged, rest) = std::mem::take(&mut self.urgent).into_iter().partition(|frame| frame.tag.is_some());
-        self.urgent = rest;
-        let tagged: VecDeque<Frame<T>> = tagged;
-        self.urgent_bytes -= tagged.iter().map(|frame| frame.bytes.len()).sum::<usize>();
-        tagged.into_iter().filter_map(|frame| frame.tag).collect()
+    /// Takes back every tagged frame of which nothing was written: the urgent ones, and those that keep their place for
+    /// whose tag `also` holds.
+    pub fn take_back_all(&mut self, also: impl Fn(&T) -> bool) -> Vec<T> {
+        let mut taken = take_tagged(&mut self.urgent, &mut self.urgent_bytes, |_| true);
+        taken.extend(take_tagged(&mut self.bulk, &mut self.bulk_bytes, also));
+        taken
     }
 
     /// Writes until everything is written or `write` stops. Nothing is ever written twice.
@@ -171,6 +170,17 @@ impl<T> Outbox<T> {
             done.push((frame.bytes, frame.tag));
         }
     }
+}
+
+/// Takes the frames out of a queue that have such a tag.
+fn take_tagged<T>(queue: &mut VecDeque<Frame<T>>, bytes: &mut usize, is_it: impl Fn(&T) -> bool) -> Vec<T> {
+    if !queue.iter().any(|frame| frame.tag.as_ref().is_some_and(&is_it)) {
+        return Vec::new();
+    }
+    let (taken, rest): (VecDeque<_>, _) = std::mem::take(queue).into_iter().partition(|frame| frame.tag.as_ref().is_some_and(&is_it));
+    *queue = rest;
+    *bytes -= taken.iter().map(|frame| frame.bytes.len()).sum::<usize>();
+    taken.into_iter().filter_map(|frame| frame.tag).collect()
 }
 
 #[cfg(test)]
@@ -228,8 +238,8 @@ mod tests {
         outbox.push_in_order(frame("answer1\n"), Some(1));
         outbox.push_in_order(frame("answer2\n"), Some(2));
         outbox.push_urgent(frame("urgent\n"), Some(3));
-        assert_eq!(outbox.take_back_all(), [3]);
-        assert_eq!(outbox.take_back(|t| *t == 1), TakeBack::Taken(1));
+        assert_eq!(outbox.take_back_all(|_| false), [3]);
+        assert_eq!(outbox.take_back_all(|t| *t == 1), [1]);
         assert_eq!(outbox.bulk_bytes(), 13);
         assert_eq!(write(&mut outbox, 100), ("bulk\nanswer2\n".into(), vec![2]));
         assert_eq!(outbox.bulk_bytes(), 0);

@@ -213,8 +213,8 @@ fn run_that_is_killed_ends_its_agent() {
 }
 
 #[test]
-fn run_that_is_interrupted_ends_its_agent() {
-    run_dies_by(Signal::SIGINT);
+fn run_that_is_terminated_ends_its_agent() {
+    run_dies_by(Signal::SIGTERM);
 }
 
 #[test]

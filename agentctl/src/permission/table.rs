@@ -222,9 +222,10 @@ impl<P: Clone> Table<P> {
         self.turns.know(acp_session);
     }
 
-    /// The sessions in which a turn runs.
-    pub fn running_turns(&self) -> impl Iterator<Item = &str> {
-        self.turns.running()
+    /// Whether a live request was raised during the running turn of an acp session.
+    pub fn is_of_turn(&self, request_id: Uuid, acp_session: &str) -> bool {
+        let turn = self.turns.running(acp_session);
+        turn.is_some() && self.live.get(&request_id).is_some_and(|entry| entry.turn == turn)
     }
 
     /// The turn of an acp session has ended: so do the requests that were raised during it.

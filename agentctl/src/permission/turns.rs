@@ -57,7 +57,7 @@ impl Turns {
         }
     }
 
-    pub(super) fn running(&self) -> impl Iterator<Item = &str> {
-        self.running.keys().map(String::as_str)
+    pub(super) fn running(&self, acp_session: &str) -> Option<TurnId> {
+        self.running.get(acp_session).map(|turn| turn.id)
     }
 }

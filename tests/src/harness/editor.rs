@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::stat::Mode;
@@ -33,28 +34,40 @@ pub struct Proxied {
 }
 
 /// The lines that come out of an end, with their newlines.
-pub struct Lines(Receiver<Vec<u8>>);
+pub struct Lines {
+    lines: Receiver<Vec<u8>>,
+    /// Held while nothing is to be read.
+    reads: Arc<Mutex<()>>,
+}
 
 impl Lines {
     /// Reads them in a thread, so that the writer never waits.
     pub fn of(from: impl Read + Send + 'static) -> Self {
-        let (sender, receiver) = channel();
+        let (sender, lines) = channel();
+        let reads = Arc::new(Mutex::new(()));
+        let may_read = reads.clone();
         std::thread::spawn(move || {
             let mut from = BufReader::with_capacity(1 << 16, from);
             let mut line = Vec::new();
             while from.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                drop(may_read.lock());
                 if sender.send(std::mem::take(&mut line)).is_err() {
                     return;
                 }
             }
         });
-        Self(receiver)
+        Self { lines, reads }
+    }
+
+    /// While this is locked only what is already in memory is read.
+    pub fn reads(&self) -> Arc<Mutex<()>> {
+        self.reads.clone()
     }
 
     /// The next line; `None` at the end.
     #[track_caller]
     pub fn try_next(&self) -> Option<Vec<u8>> {
-        match self.0.recv_timeout(WAIT) {
+        match self.lines.recv_timeout(WAIT) {
             Ok(line) => Some(line),
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => panic!("waited {WAIT:?} for a line"),
@@ -77,7 +90,7 @@ impl Lines {
 
     /// Whether nothing comes for a moment. For what must not come: a wrong version may still pass, a right one never fails.
     pub fn is_quiet(&self) -> bool {
-        matches!(self.0.recv_timeout(Duration::from_millis(30)), Err(RecvTimeoutError::Timeout))
+        matches!(self.lines.recv_timeout(Duration::from_millis(30)), Err(RecvTimeoutError::Timeout))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Claims whose outcome is not known yet: who waits for it, and how they end without a delivery.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use acp_bridge::outbox::TakeBack;
 use bytes::Bytes;
@@ -10,12 +11,13 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use super::request::Request;
 use super::task::Task;
 use super::{Choice, ResolveError};
 use crate::audit::{self, Ending};
 use crate::code::Code;
 use crate::domain::{Actor, ClaimResult, End};
-use crate::permission::Delivery;
+use crate::permission::{Delivery, Table};
 use crate::wire::{Event, Failure, ResolveResult, State, Topic};
 
 /// The claims of this execution whose outcome is not known yet.
@@ -67,6 +69,19 @@ impl Task {
                 TakeBack::Absent => drop(self.claims.0.get_mut(&claim_id).and_then(|claim| claim.deadline.take())),
             }
         }
+    }
+
+    /// Takes answers back that are not yet with the kernel; returns request and claim of each. An editor's answer keeps its
+    /// place among the editor's frames, so it is taken back only where `in_order_too` says that its request ends.
+    pub(super) fn take_back(&mut self, in_order_too: impl Fn(&Table<Arc<Request>>, Uuid) -> bool) -> Vec<(Uuid, Uuid)> {
+        let Self { outbox, table, .. } = self;
+        let taken = outbox.take_back_all(|delivery: &Delivery| in_order_too(table, delivery.request_id()));
+        let mut back = Vec::with_capacity(taken.len());
+        for delivery in taken {
+            back.push((delivery.request_id(), delivery.claim_id()));
+            table.put_back(delivery);
+        }
+        back
     }
 
     /// Abandons the outbox: answers of which nothing was written end with `unwritten`, one of which a part was is

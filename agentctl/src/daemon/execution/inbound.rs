@@ -8,9 +8,11 @@ use acp_bridge::id::RpcId;
 use acp_bridge::message::{self, code};
 use memchr::memmem::Finder;
 use serde_json::value::RawValue;
+use uuid::Uuid;
 
 use super::task::Task;
 use crate::limits::REFUSAL_BYTES;
+use crate::permission::Table;
 use crate::wire::Topic;
 
 /// What a tool call's update has in it; any letter of it may be written as an escape.
@@ -100,12 +102,8 @@ impl Task {
         let Some(id) = message::cancelled_request(params) else { return self.pass_on(line) };
         let alias = self.editor.as_ref().and_then(|editor| editor.ledger.alias(&id).cloned());
         self.pass_withdrawal(alias.as_ref(), line);
-        // An editor's answer keeps its place behind what the editor sent before; it is taken back all the same.
-        let unsent = self.take_back_answer(&id);
-        self.end_requests("withdrawn_by_agent", |table| table.withdraw(&id).into_iter().collect());
-        if let Some((request_id, claim_id)) = unsent {
-            self.deliver(request_id, claim_id);
-        }
+        let is_it = |table: &Table<_>, request: Uuid| table.by_agent_id(&id) == Some(request);
+        self.end_requests("withdrawn_by_agent", is_it, |table| table.withdraw(&id).into_iter().collect());
         self.flush();
     }
 

@@ -38,8 +38,7 @@ impl Task {
         let request_id = Uuid::now_v7();
         let made_up = format!("agentctl-{}", Uuid::new_v4());
         let offers = prompt.options.iter().map(|o| Offer { option_id: o.id.clone(), selectable: o.selectable }).collect();
-        let mut back = take_back(&mut self.outbox, &mut self.table);
-        back.extend(self.take_back_answer(&id));
+        let back = self.take_back(|table, older| table.by_agent_id(&id) == Some(older));
         let earlier = self.tools.get(prompt.acp_session_id.as_deref(), prompt.tool_call.id.as_deref());
         let (exec, redactor) = (&self.exec, &self.redactor);
         let keep = |pending_id: &str| Arc::new(Request::new(exec, redactor, request_id, pending_id, &prompt, earlier));
@@ -216,13 +215,15 @@ impl Task {
     }
 
     /// Ends requests by something that beats an undelivered claim. Answers that are not yet with the kernel are
-    /// taken back for it; those whose request stays are queued again. Returns how many ended.
+    /// taken back for it, of the editor's only those to requests for which `in_order_too` holds; callers' answers whose
+    /// request stays are queued again. Returns how many ended.
     pub(super) fn end_requests(
         &mut self,
         reason: &'static str,
+        in_order_too: impl Fn(&Table<Arc<Request>>, Uuid) -> bool,
         end: impl FnOnce(&mut Table<Arc<Request>>) -> Vec<Ended<Arc<Request>>>,
     ) -> usize {
-        let back = take_back(&mut self.outbox, &mut self.table);
+        let back = self.take_back(in_order_too);
         let ended = end(&mut self.table);
         let count = ended.len();
         self.settle(back, ended, reason);
@@ -283,8 +284,7 @@ impl Task {
 
     /// The agent uses an id for something else than a prompt that can be listed.
     pub(super) fn replaced(&mut self, id: &RpcId) {
-        let mut back = take_back(&mut self.outbox, &mut self.table);
-        back.extend(self.take_back_answer(id));
+        let back = self.take_back(|table, older| table.by_agent_id(id) == Some(older));
         let ended = self.table.replace(id);
         self.settle(back, ended.into_iter().collect(), "replaced_by_agent");
         if let Some(editor) = &mut self.editor {
@@ -301,16 +301,6 @@ impl Task {
             ..Event::default()
         }
     }
-}
-
-/// Takes every answer back that is not yet with the kernel; returns request and claim of each.
-fn take_back(outbox: &mut acp_bridge::outbox::Outbox<Delivery>, table: &mut Table<Arc<Request>>) -> Vec<(Uuid, Uuid)> {
-    let mut back = Vec::new();
-    for delivery in outbox.take_back_all() {
-        back.push((delivery.request_id(), delivery.claim_id()));
-        table.put_back(delivery);
-    }
-    back
 }
 
 fn event_resolution(actor: &Actor, option_id: &str, option_kind: &RawValue) -> EventResolution {

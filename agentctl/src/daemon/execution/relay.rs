@@ -3,7 +3,6 @@
 use acp_bridge::envelope::{self, Message, Refusal};
 use acp_bridge::id::RpcId;
 use acp_bridge::message::{self, AgentInfo, Outcome, code};
-use acp_bridge::outbox::TakeBack;
 use acp_bridge::prompt::MAX_ID_BYTES;
 use bytes::{BufMut, Bytes, BytesMut};
 use jiff::Timestamp;
@@ -70,10 +69,11 @@ impl Task {
         self.editor.as_ref().is_some_and(|editor| editor.asked.len() < EDITOR_ASKS)
     }
 
-    /// The live requests of a session are answered `cancelled`, in the same write as the frame that follows.
+    /// The live requests of a session are answered `cancelled`, in the same write as the frame that follows. What the editor
+    /// answered before its cancel stays before it.
     fn editor_cancels(&mut self, acp_session_id: Option<String>) {
         let Some(session) = acp_session_id else { return };
-        self.end_requests("turn_cancelled", |table| table.cancel_session(&session));
+        self.end_requests("turn_cancelled", |_, _| false, |table| table.cancel_session(&session));
         self.turn_cancelled(&session);
     }
 
@@ -180,15 +180,6 @@ impl Task {
         {
             editor.send(message::cancel_request(&id).trim_ascii_end());
         }
-    }
-
-    /// The agent uses an id again: an answer to what it meant before must not reach it, wherever it waits.
-    pub(super) fn take_back_answer(&mut self, id: &RpcId) -> Option<(Uuid, Uuid)> {
-        let request_id = self.table.by_agent_id(id)?;
-        let TakeBack::Taken(delivery) = self.outbox.take_back(|delivery| delivery.request_id() == request_id) else { return None };
-        let claim_id = delivery.claim_id();
-        self.table.put_back(delivery);
-        Some((request_id, claim_id))
     }
 
     /// The agent answered the editor.

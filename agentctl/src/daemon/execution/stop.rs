@@ -83,7 +83,7 @@ impl Task {
         self.stop.reason = Some(reason);
         self.stop.deadline = Some(Instant::now() + STOP_EOF_WAIT);
         self.set_state(State::Stopping, Some(reason.to_owned()));
-        self.end_requests("stopped", |table| table.cancel_all());
+        self.end_requests("stopped", |_, _| true, |table| table.cancel_all());
         self.flush();
     }
 

@@ -115,14 +115,14 @@ impl Task {
         let output = read(stdout.as_mut().filter(|_| editor.is_none_or(Editor::has_room)));
         let rest = async {
             tokio::select! {
-            command = commands.recv() => Wake::Command(command),
-            () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
-            () = readable(stderr.as_ref().filter(|_| editor.is_none_or(|e| e.writing_stderr().is_none()))) => Wake::Stderr,
-            () = lent_readable(editor.filter(|_| !stop.is_begun()).and_then(|e| e.reading(waiting))) => Wake::EditorInput,
-            () = lent_writable(editor.and_then(Editor::writing)) => Wake::EditorOutput,
-            () = lent_writable(editor.and_then(Editor::writing_stderr)) => Wake::EditorOutput,
-            () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
-            () = sleep_until(deadline) => Wake::Timer,
+                command = commands.recv() => Wake::Command(command),
+                () = writable(stdin.as_ref().filter(|_| writing)) => Wake::Stdin,
+                () = readable(stderr.as_ref().filter(|_| editor.is_none_or(|e| e.writing_stderr().is_none()))) => Wake::Stderr,
+                () = lent_readable(editor.filter(|_| !stop.is_begun()).and_then(|e| e.reading(waiting))) => Wake::EditorInput,
+                () = lent_writable(editor.and_then(Editor::writing)) => Wake::EditorOutput,
+                () = lent_writable(editor.and_then(Editor::writing_stderr)) => Wake::EditorOutput,
+                () = exited(leader_exit.as_ref()) => Wake::LeaderExit,
+                () = sleep_until(deadline) => Wake::Timer,
             }
         };
         if output_first {

@@ -70,7 +70,7 @@ impl Task {
     /// Cancels a turn: its requests are answered `cancelled`, then the agent hears of it, in one write.
     pub(super) fn cancel_turn(&mut self, acp_session_id: Option<String>) -> Result<CancelResult, Failure> {
         let acp_session_id = self.acp_session(acp_session_id)?;
-        let cancelled = self.end_requests("turn_cancelled", |table| table.cancel_session(&acp_session_id));
+        let cancelled = self.end_requests("turn_cancelled", |_, _| true, |table| table.cancel_session(&acp_session_id));
         let cancel = message::session_cancel(&acp_session_id);
         // A cancel must not overtake the prompt that it cancels.
         if self.outbox.has_unsent_bulk() {
@@ -96,7 +96,7 @@ impl Task {
 
     /// The agent answered `session/prompt`.
     pub(super) fn turn_answered(&mut self, acp_session_id: &str, outcome: Result<&RawValue, &RawValue>) {
-        self.end_requests("turn_ended", |table| table.end_turn(acp_session_id));
+        self.end_requests("turn_ended", |table, id| table.is_of_turn(id, acp_session_id), |table| table.end_turn(acp_session_id));
         let stop_reason = outcome.ok().and_then(|result| message::member(result, "stopReason"));
         self.witness_turn_ended(acp_session_id, stop_reason.as_deref());
         self.flush();

@@ -36,6 +36,8 @@ pub const EDITOR_ASKS: usize = 4 * 1024;
 pub const EDITOR_BACKLOG: usize = 256 * 1024;
 /// Bytes of an editor waiting for an agent that doesn't read: the editor is not read until it does. One frame may be over it.
 pub const AGENT_BACKLOG: usize = 256 * 1024;
+/// The last stderr of an agent that has ended, waiting for an editor that doesn't read: the rest is dropped.
+pub const LAST_STDERR_WAIT: Duration = Duration::from_secs(2);
 /// After the end of an editor's input: how often it is looked whether the editor is gone altogether.
 pub const HANGUP_LOOK: Duration = Duration::from_millis(250);
 

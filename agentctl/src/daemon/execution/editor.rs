@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use super::task::{SCRATCH, Task};
 use crate::domain::Actor;
-use crate::limits::{AGENT_BACKLOG, EDITOR_BACKLOG, EDITOR_OWES, HANGUP_LOOK};
+use crate::limits::{AGENT_BACKLOG, EDITOR_BACKLOG, EDITOR_OWES, HANGUP_LOOK, LAST_STDERR_WAIT};
 use crate::relay::Ledger;
 
 /// The client of an agent that has one beside us.
@@ -229,6 +229,18 @@ impl Task {
             editor.output = None;
             editor.out.clear();
             self.begin_stop("the editor is gone");
+        }
+    }
+
+    /// The last words of an agent often say why it ended: its editor has a moment to read them.
+    pub(super) async fn serve_last_stderr(&mut self) {
+        let deadline = Instant::now() + LAST_STDERR_WAIT;
+        self.flush_editor();
+        while let Some(errors) = self.editor.as_deref().and_then(Editor::writing_stderr) {
+            if tokio::time::timeout_at(deadline, errors.writable()).await.is_err() {
+                return;
+            }
+            self.flush_editor();
         }
     }
 

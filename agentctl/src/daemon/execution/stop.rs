@@ -128,7 +128,7 @@ impl Task {
     /// The last thing that the task does.
     pub(super) async fn finish(mut self) {
         self.drain_stderr();
-        self.flush_editor();
+        self.serve_last_stderr().await;
         self.expire_requests("execution_ended");
         self.record_witness();
         self.end_claims();

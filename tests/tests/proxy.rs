@@ -9,6 +9,15 @@ fn live(conn: &mut Conn, proxied: &Proxied, n: usize) -> Vec<Value> {
     conn.await_permissions("t", &proxied.session, n)
 }
 
+/// A turn of an agent whose editor is the test.
+fn begun() -> (Daemon, Conn, Proxied) {
+    let daemon = Daemon::start();
+    let conn = daemon.connect();
+    let mut proxied = Proxied::start(&daemon, "s", &[]);
+    proxied.begin();
+    (daemon, conn, proxied)
+}
+
 /// The agent's only answer to `id`, by the socket.
 fn by_socket(id: &Value, option: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "result": {"outcome": {"outcome": "selected", "optionId": option}}})
@@ -20,10 +29,7 @@ fn cancelled(id: &Value) -> Value {
 
 #[test]
 fn the_editors_answer_is_claimed_and_delivered_as_it_was_written() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     let info = conn.call("execution/get", json!({"session_id": "s"})).ok();
     assert_eq!((&info["state"], &info["proxied"], &info["acp_session_id"]), (&json!("running"), &json!(true), &json!("a")));
     assert_eq!(info["agent"]["name"], "fifo");
@@ -49,10 +55,7 @@ fn the_editors_answer_is_claimed_and_delivered_as_it_was_written() {
 
 #[test]
 fn the_sockets_answer_reaches_the_agent_and_the_editor_is_told() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     for (id, end) in [("\"\\u0061\"", "resolve"), ("6", "cancel")] {
         proxied.to_editor(&ask(id));
         let request = live(&mut conn, &proxied, 1).remove(0);
@@ -75,10 +78,7 @@ fn the_sockets_answer_reaches_the_agent_and_the_editor_is_told() {
 
 #[test]
 fn what_is_no_offered_option_cancels_the_prompt_and_the_audit_says_why() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     let verbatim = r#"{"jsonrpc":"2.0","id":8,"result":{"outcome":{"outcome":"cancelled"},"_meta":{}}}"#;
     for (line, reason, verbatim, attempts) in [
         (answer("8", "YES"), "editor_option_not_offered", false, 1),
@@ -117,10 +117,7 @@ fn what_is_no_offered_option_cancels_the_prompt_and_the_audit_says_why() {
 
 #[test]
 fn a_claim_that_fails_leaves_the_prompt_to_the_socket() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (daemon, mut conn, mut proxied) = begun();
     proxied.to_editor(&ask("5"));
     let request = live(&mut conn, &proxied, 1).remove(0);
     let locker = rusqlite::Connection::open(daemon.database()).expect("the database");
@@ -141,10 +138,7 @@ fn a_claim_that_fails_leaves_the_prompt_to_the_socket() {
 
 #[test]
 fn a_cancel_of_the_editor_comes_behind_the_cancelled_answers_and_its_own_are_swallowed() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     proxied.to_editor(&ask("5"));
     let first = live(&mut conn, &proxied, 1).remove(0);
     let cancel = r#"{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"a"}}"#;
@@ -171,10 +165,7 @@ fn a_cancel_of_the_editor_comes_behind_the_cancelled_answers_and_its_own_are_swa
 
 #[test]
 fn a_withdrawal_is_confirmed_and_passed_on() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     proxied.to_editor(&ask("5"));
     live(&mut conn, &proxied, 1);
     proxied.to_editor(r#"{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":5, "x":1}}"#);
@@ -186,10 +177,7 @@ fn a_withdrawal_is_confirmed_and_passed_on() {
 
 #[test]
 fn an_id_that_is_used_again_goes_to_the_editor_under_another_one() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     proxied.to_editor(&ask("5"));
     let first = live(&mut conn, &proxied, 1).remove(0);
     proxied.agent_sends(&ask("5"));
@@ -223,10 +211,7 @@ fn an_id_that_is_used_again_goes_to_the_editor_under_another_one() {
 
 #[test]
 fn nobody_else_prompts_or_cancels_and_other_requests_are_the_editors() {
-    let daemon = Daemon::start();
-    let mut conn = daemon.connect();
-    let mut proxied = Proxied::start(&daemon, "s", &[]);
-    proxied.begin();
+    let (_daemon, mut conn, mut proxied) = begun();
     let refused = |reply: Reply| assert_eq!(reply.code(), Some("execution_is_proxied"));
     refused(conn.call("session/prompt", json!({"session_id": "s", "text": "x"})));
     refused(conn.call("session/cancel", json!({"session_id": "s"})));

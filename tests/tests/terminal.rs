@@ -19,14 +19,16 @@ struct Person {
 impl Person {
     fn run(daemon: &Daemon, args: &str, switches: &str) -> Self {
         let log = daemon.folder().join("agent.log");
+        // In the shell's place: one that stays would be ended by the Ctrl-C that is meant for the command.
         let line = format!(
-            "{} run --task t --session s {args} -- {} {switches} --log {}",
+            "exec {} run --task t --session s {args} -- {} {switches} --log {}",
             agentctl_tests::harness::agentctl().display(),
             fake_agent().display(),
             log.display()
         );
         let mut command = std::process::Command::new("script");
-        command.args(["-qec", &line, "/dev/null"]).env("AGENTCTL_SOCKET", daemon.socket()).env("NO_COLOR", "1");
+        command.args(["-qec", &line, "/dev/null"]).env("SHELL", "/bin/sh");
+        command.env("AGENTCTL_SOCKET", daemon.socket()).env("NO_COLOR", "1");
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("script is there");
         let screen = Arc::new(Mutex::new(String::new()));
         let (mut output, seen) = (process.stdout.take().expect("a pipe"), screen.clone());

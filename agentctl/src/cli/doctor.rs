@@ -7,7 +7,7 @@ use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::person::Progress;
-use super::run::environment;
+use super::start_args::environment;
 use super::{CliError, Global, output};
 use crate::doctor::{Asked, Card, Check, State, Wanted, examine, setup};
 use crate::paths;

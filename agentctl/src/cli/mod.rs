@@ -21,6 +21,7 @@ mod resolve;
 mod run;
 mod serve;
 mod shutdown;
+mod start_args;
 mod start_daemon;
 mod stderr;
 mod stop;

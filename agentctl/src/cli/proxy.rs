@@ -15,7 +15,7 @@ use rustix::fs::{FileType, fstat};
 use uuid::Uuid;
 
 use super::record::{self, Recording};
-use super::run::{agent, environment, task_of};
+use super::start_args::{StartArgs, environment};
 use super::start_daemon::connect_or_start;
 use super::{CliError, Global, output};
 use crate::client::{Client, ClientError, Incoming};
@@ -31,27 +31,11 @@ const SHOWN_REPORTS: usize = 100;
 /// Ends with the agent's exit status (128 + the number of a signal), or with 125 if agentctl itself fails.
 #[derive(Debug, Args)]
 pub(super) struct Proxy {
-    /// The task [default: the name of the working folder]
-    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
-    task: Option<String>,
-    /// The session [default: a new one]
-    #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
-    session: Option<String>,
-    /// Names of environment variables that the agent must not see
-    #[arg(long, value_name = "NAME")]
-    strip_env: Vec<String>,
+    #[command(flatten)]
+    what: StartArgs,
     /// Record the session into this new file; known secrets, your name and home folder are left out
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Fail if no daemon runs
-    #[arg(long)]
-    no_start: bool,
-    /// An agent by name, see `agentctl agents`; then what stands after `--` are further arguments for it
-    #[arg(value_name = "AGENT")]
-    agent: Option<String>,
-    /// The agent's command and its arguments
-    #[arg(last = true, required_unless_present = "agent", value_name = "CMD")]
-    command: Vec<String>,
 }
 
 impl Proxy {
@@ -76,7 +60,7 @@ impl Proxy {
         if let (Some(_), Some(session_id)) = (&recording, &params.session_id) {
             record::stop_on(record::end_by_signals(), global, session_id.clone());
         }
-        let mut client = connect_or_start(global, !self.no_start)?;
+        let mut client = connect_or_start(global, !self.what.no_start)?;
         let own = (io::stdin(), io::stdout(), io::stderr());
         let (stdin, _) = Stdio::reading(own.0.as_fd())?;
         let (stdout, copied) = Stdio::writing(own.1.as_fd())?;
@@ -101,11 +85,11 @@ impl Proxy {
     }
 
     fn params(&self, global: &Global, inherited: Inherited) -> Result<ProxyParams, CliError> {
-        let agent = agent(global, self.agent.as_deref(), &self.command, &self.strip_env)?;
+        let agent = self.what.agent(global)?;
         let cwd = std::env::current_dir().context("cannot tell the working folder")?;
         let mut env = environment();
         env.extend(agent.env.clone());
-        let task_id = self.task.clone().unwrap_or_else(|| task_of(&cwd));
+        let task_id = self.what.task(&cwd);
         Ok(ProxyParams {
             command: agent.command,
             args: agent.args,
@@ -116,7 +100,7 @@ impl Proxy {
             limits: inherited.limits,
             task_id,
             // A recording is ended by this name.
-            session_id: self.session.clone().or_else(|| self.record.is_some().then(|| Uuid::new_v4().to_string())),
+            session_id: self.what.session.clone().or_else(|| self.record.is_some().then(|| Uuid::new_v4().to_string())),
             record: self.record.is_some(),
         })
     }

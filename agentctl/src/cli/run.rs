@@ -1,8 +1,7 @@
 //! `agentctl run`.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use acp_bridge::presentation::{Redactor, terminal};
@@ -12,6 +11,7 @@ use clap::Args;
 use super::person::{Progress, converse};
 use super::prompt::Turn;
 use super::record::{self, Recorded, Recording};
+use super::start_args::{StartArgs, environment};
 use super::start_daemon::connect_or_start;
 use super::{CliError, Global, output};
 use crate::client::Client;
@@ -24,12 +24,8 @@ use crate::wire::{ExecutionParams, StartParams, StartResult, StopResult};
 /// this command is interrupted or the agent ends.
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// The task [default: the name of the working folder]
-    #[arg(long, value_name = "TASK", allow_hyphen_values = true)]
-    task: Option<String>,
-    /// The session [default: a new one]
-    #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
-    session: Option<String>,
+    #[command(flatten)]
+    what: StartArgs,
     /// The agent's working folder [default: this one]
     #[arg(long, value_name = "DIR")]
     cwd: Option<PathBuf>,
@@ -42,36 +38,24 @@ pub(super) struct Run {
     /// End a live execution of the session first
     #[arg(long)]
     replace: bool,
-    /// Names of environment variables that the agent must not see
-    #[arg(long, value_name = "NAME")]
-    strip_env: Vec<String>,
     /// Record the session into this new file, for `agentctl replay`; known secrets, your name and home folder are left out
     #[arg(long, value_name = "FILE", conflicts_with = "detach")]
     record: Option<PathBuf>,
-    /// Fail if no daemon runs
-    #[arg(long)]
-    no_start: bool,
-    /// An agent by name, see `agentctl agents`; then what stands after `--` are further arguments for it
-    #[arg(value_name = "AGENT")]
-    agent: Option<String>,
-    /// The agent's command and its arguments
-    #[arg(last = true, required_unless_present = "agent", value_name = "CMD")]
-    command: Vec<String>,
 }
 
 impl Run {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
-        let params = self.params(&agent(global, self.agent.as_deref(), &self.command, &self.strip_env)?)?;
+        let params = self.params(&self.what.agent(global)?)?;
         let redactor = Redactor::new(params.env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let at_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && !global.json;
         let recording = self.record.as_deref().map(|path| Recording::create(path, &params.env)).transpose()?;
         // At a terminal the conversation takes them.
         let signals = (recording.is_some() && !at_terminal).then(record::end_by_signals);
-        let mut client = connect_or_start(global, !self.no_start)?;
+        let mut client = connect_or_start(global, !self.what.no_start)?;
         let progress = Progress::new(&format!("starting {}", terminal(&params.command)));
         let (started, recorded) = match recording {
             Some(recording) => {
-                let (started, recorded) = Recorded::start(connect_or_start(global, !self.no_start)?, recording, &params)?;
+                let (started, recorded) = Recorded::start(connect_or_start(global, !self.what.no_start)?, recording, &params)?;
                 (started, Some(recorded))
             }
             None => (client.call("execution/start", &params)?, None),
@@ -114,7 +98,7 @@ impl Run {
         let cwd = cwd.canonicalize().unwrap_or(cwd);
         let mut env = environment();
         env.extend(agent.env.clone());
-        let task_id = self.task.clone().unwrap_or_else(|| task_of(&cwd));
+        let task_id = self.what.task(&cwd);
         Ok(StartParams {
             command: agent.command.clone(),
             args: agent.args.clone(),
@@ -123,50 +107,13 @@ impl Run {
             strip_env: agent.strip_env.clone(),
             cwd: cwd.into_os_string().into_string().map_err(|cwd| anyhow::anyhow!("{} is not UTF-8", cwd.display()))?,
             task_id,
-            session_id: self.session.clone(),
+            session_id: self.what.session.clone(),
             replace: self.replace,
             bind: !self.detach,
             record: false,
             owner: None,
         })
     }
-}
-
-/// What is to be started, by name or by its command.
-pub(super) fn agent(global: &Global, name: Option<&str>, command: &[String], strip_env: &[String]) -> Result<Agent, CliError> {
-    let mut words = command.iter().cloned();
-    let mut agent = match name {
-        Some(name) => {
-            let agents = global.agents()?;
-            let known = agents.find(name)?;
-            if let (None, Some(advice)) = (known.installed(), known.advice.filter(|_| !known.configured)) {
-                output::note(&format!("{name} is not installed; to install it: {}", advice.install));
-            }
-            known.agent.clone()
-        }
-        None => Agent { command: words.next().unwrap_or_default(), ..Agent::default() },
-    };
-    agent.args.extend(words);
-    agent.strip_env.extend(strip_env.iter().cloned());
-    Ok(agent)
-}
-
-/// This process's environment, as far as it is text.
-pub(super) fn environment() -> BTreeMap<String, String> {
-    let mut env = BTreeMap::new();
-    for (name, value) in std::env::vars_os() {
-        match (name.into_string(), value.into_string()) {
-            (Ok(name), Ok(value)) => drop(env.insert(name, value)),
-            (Ok(name), Err(_)) => output::note(&format!("{name} is not passed on: its value is not UTF-8")),
-            (Err(_), _) => {}
-        }
-    }
-    env
-}
-
-/// The task of a working folder.
-pub(super) fn task_of(cwd: &Path) -> String {
-    cwd.file_name().map_or_else(|| "root".into(), |name| name.to_string_lossy().into_owned())
 }
 
 fn print(global: &Global, started: &StartResult) {

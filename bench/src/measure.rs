@@ -19,6 +19,17 @@ pub fn cpu(pid: i32) -> u64 {
         .sum()
 }
 
+/// How often its threads have given up a processor or lost one.
+pub fn context_switches(pid: i32) -> u64 {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let statuses = threads.flatten().filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+    let count = |status: &str| -> u64 {
+        let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+        lines.filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok()).sum()
+    };
+    statuses.map(|status| count(&status)).sum()
+}
+
 /// A line of `/proc/PID/status` in KiB, such as `VmHWM`.
 pub fn memory(pid: i32, what: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");

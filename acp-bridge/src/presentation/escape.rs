@@ -20,7 +20,7 @@ pub fn is_hidden(c: char) -> bool {
 /// The line must be valid JSON: then such characters stand nowhere but in strings, and the value stays the same.
 pub fn escape_json_line(line: &str) -> Cow<'_, str> {
     // Below 0x7f a valid line has none: JSON escapes C0 itself, and the blanks between its tokens stay.
-    if line.bytes().all(|b| b < 0x7f) {
+    if line.is_ascii() && memchr::memchr(0x7f, line.as_bytes()).is_none() {
         return Cow::Borrowed(line);
     }
     escape(

@@ -1,6 +1,7 @@
 //! Drives one recorded agent through the control socket and compares.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use acp_bridge::fixture::{ExitStatus, Fixture, Target};
@@ -241,7 +242,7 @@ impl Drive {
         if let Some(frame) = event.frame {
             self.updates.push_back(frame.0);
         } else if let Some(permission) = event.permission {
-            self.requested.push_back(*permission);
+            self.requested.push_back(Arc::unwrap_or_clone(permission));
         } else if event.state == Some(State::Exited) {
             return Err(format!("{waiting_for} did not come: the agent ended"));
         }

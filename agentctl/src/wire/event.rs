@@ -1,5 +1,7 @@
 //! `event/subscribe` and the events.
 
+use std::sync::Arc;
+
 use super::{Exit, Finding, Permission, Raw, State};
 use crate::domain::{ActorKind, Source};
 use schemars::JsonSchema;
@@ -78,7 +80,7 @@ pub struct Event {
     pub pending_id: Option<String>,
     /// `requested`: the request as `permission/list` shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub permission: Option<Box<Permission>>,
+    pub permission: Option<Arc<Permission>>,
     /// `resolving`, `resolved`: who and what.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<EventResolution>,

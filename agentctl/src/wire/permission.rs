@@ -19,12 +19,13 @@ pub struct PermissionListParams {
 
 /// Result of `permission/list`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-pub struct PermissionListResult {
+#[schemars(rename = "PermissionListResult")]
+pub struct PermissionListResult<P = Permission> {
     /// The task, if one was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     /// The live requests by `created_at`, then `request_id`; never cut.
-    pub permissions: Vec<Permission>,
+    pub permissions: Vec<P>,
     /// How many.
     pub total: usize,
 }

@@ -1,5 +1,7 @@
 //! The envelope of our own protocol.
 
+use std::borrow::Cow;
+
 use acp_bridge::envelope::{self, Message, Refusal};
 use acp_bridge::id::RpcId;
 use acp_bridge::json;
@@ -83,8 +85,11 @@ pub fn event_line<P: Serialize>(params: &P) -> Bytes {
 
 /// One line of our own JSON. Hidden characters are escapes, so that no terminal or page acts on them.
 fn line<T: Serialize>(message: &T) -> Bytes {
-    let text = json::to_text(message);
-    let mut line = escape_json_line(&text).into_owned();
+    let mut line = json::to_text(message);
+    // A long one is not copied for nothing.
+    if let Cow::Owned(escaped) = escape_json_line(&line) {
+        line = escaped;
+    }
     line.push('\n');
     line.into()
 }

@@ -5,6 +5,7 @@ mod command;
 mod frames;
 mod memory;
 mod prompt;
+mod scale;
 
 use std::path::{Path, PathBuf};
 
@@ -43,12 +44,13 @@ type Measure = (&'static str, fn(&Setting<'_>) -> Vec<Row>);
 /// Measures and prints.
 pub fn run(wanted: &[String], file: Option<&Path>, acpx: Option<&Path>, slow_disk: Option<&Path>) {
     let setting = Setting { acpx, slow_disk };
-    let all: [Measure; 5] = [
+    let all: [Measure; 6] = [
         ("frames", frames::measure),
         ("prompt", prompt::measure),
         ("answers", answers::measure),
         ("command", command::measure),
         ("memory", memory::measure),
+        ("scale", scale::measure),
     ];
     let mut rows = Vec::new();
     for (name, measure) in all {

@@ -11,6 +11,7 @@ mod terminal;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 
@@ -225,7 +226,7 @@ impl Person {
             let params = ExecutionParams { execution_id: Some(self.started.execution_id.clone()), ..Default::default() };
             self.call("execution/get", &params, Call::Get)?;
         } else if let Some(permission) = event.permission {
-            self.raised(*permission);
+            self.raised(Arc::unwrap_or_clone(permission));
         } else if event.state == Some(State::Exited) && event.execution_id.as_deref() == Some(&self.started.execution_id) {
             self.agent_ended(event.reason.as_deref());
         } else if let Some(request_id) = event.request_id.as_deref()

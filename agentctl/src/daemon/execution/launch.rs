@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -114,7 +115,8 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
             return Err(error);
         }
     };
-    let task = Task {
+    // In a box: what moves into a future is otherwise kept there twice.
+    let task = Box::new(Task {
         hub: hub.clone(),
         exec: execution.clone(),
         commands: queue,
@@ -138,16 +140,16 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         ready,
         stop: Stop::default(),
         in_a_row: 0,
-    };
-    tokio::spawn(supervise(task, spare, mark));
+    });
+    let (hub, exec, redactor) = (hub.clone(), execution.clone(), task.redactor.clone());
+    let running = tokio::spawn(task.run());
+    tokio::spawn(supervise(running, hub, exec, redactor, spare, mark));
     Ok(execution)
 }
 
-/// Runs a task; a panic in it ends this execution with a clear state, and nothing else.
-async fn supervise(task: Task, spare: Leader, mark: Mark) {
-    let (hub, exec, redactor) = (task.hub.clone(), task.exec.clone(), task.redactor.clone());
-    let ended = tokio::spawn(task.run()).await;
-    if ended.is_err() {
+/// Waits for a task; a panic in it ends this execution with a clear state, and nothing else.
+async fn supervise(task: JoinHandle<()>, hub: Arc<Hub>, exec: Arc<Execution>, redactor: Redactor, spare: Leader, mark: Mark) {
+    if task.await.is_err() {
         tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
         let tree = end_tree(spare, &mark, false).await;
         super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);

@@ -33,12 +33,13 @@ use crate::audit::ClaimError;
 use crate::domain::{Actor, SessionKey, timestamp_text};
 use crate::permission::Unanswered;
 use crate::wire::{
-    self, AgentDescription, CancelResult, Counters, ExecutionInfo, Exit, Failure, Permission, ResolveResult, StartResult, State,
-    StderrResult, StopResult,
+    self, AgentDescription, CancelResult, Counters, ExecutionInfo, Exit, Failure, ResolveResult, StartResult, State, StderrResult,
+    StopResult,
 };
 
 pub use editor::Editor;
 pub use launch::{Client, Launch, launch};
+pub use request::Listed;
 
 /// What can be asked of an execution. Dropping the reply does not undo the work.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub enum Command {
     /// Every live request.
     List {
         /// Gets them in no order.
-        reply: oneshot::Sender<Vec<Permission>>,
+        reply: oneshot::Sender<Vec<Listed>>,
     },
     /// Answer a request with one of its options.
     Resolve {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::claims::{Answerer, InFlight};
-use super::request::Request;
+use super::request::{Listed, Request};
 use super::task::Task;
 use super::{Choice, Command, ResolveError};
 use crate::audit::{self, ClaimError, Ending};
@@ -21,7 +21,7 @@ use crate::domain::{Actor, Claim, ClaimResult, End};
 use crate::limits::DELIVERY_WAIT;
 use crate::permission::{Delivery, Ended, Offer, Raised, Refusal, Table, Unanswered};
 use crate::relay::What;
-use crate::wire::{Event, EventResolution, Failure, Permission, PermissionStatus, Raw, ResolveResult, Topic};
+use crate::wire::{Event, EventResolution, Failure, Raw, ResolveResult, Topic};
 
 impl Task {
     /// The agent asks. The request is registered before anything else is done.
@@ -50,11 +50,11 @@ impl Task {
                 self.settle(back, replaced.into_iter().collect(), "replaced_by_agent");
                 let asked = self.ask_editor(&id, What::Prompt(request_id), line);
                 let event = self.event("requested", &shown);
-                let told = self.tell(Topic::Permission, Event { permission: Some(Box::new(shown.shown.clone())), ..event });
+                let told = self.tell(Topic::Permission, Event { permission: Some(shown.shown.clone()), ..event });
                 if told || asked {
                     self.witness.told(request_id);
                 }
-                self.hub.audit.request_seen(shown.row.clone());
+                self.hub.audit.request_seen(shown.row());
             }
             Err(refused) => {
                 self.count(|c| c.prompts_refused += 1);
@@ -71,7 +71,7 @@ impl Task {
                     Refusal::TooMany => None,
                 };
                 if let Some(reason) = reason {
-                    self.hub.audit.request_seen(refused.shown.row.clone());
+                    self.hub.audit.request_seen(refused.shown.row());
                     self.hub.audit.request_ended(request_id, Ending { end: End::Cancelled, reason: reason.into() }, Timestamp::now());
                 }
                 if self.outbox.urgent_bytes() > crate::limits::REFUSAL_BYTES {
@@ -85,10 +85,9 @@ impl Task {
     }
 
     /// Every live request.
-    pub(super) fn list(&mut self) -> Vec<Permission> {
+    pub(super) fn list(&mut self) -> Vec<Listed> {
         self.witness.listed();
-        let status = |resolving| if resolving { PermissionStatus::Resolving } else { PermissionStatus::Pending };
-        self.table.iter().map(|(_, resolving, request)| Permission { status: status(resolving), ..request.shown.clone() }).collect()
+        self.table.iter().map(|(_, is_resolving, request)| Listed { request: request.clone(), is_resolving }).collect()
     }
 
     /// A caller chose an option: steps 2 to 6 of resolving.
@@ -117,7 +116,7 @@ impl Task {
             selected_at: Timestamp::now(),
         };
         let exec = self.exec.clone();
-        self.hub.audit.claim(claim, request.row.clone(), move |result| {
+        self.hub.audit.claim(claim, request.row(), move |result| {
             exec.send(Command::ClaimDone { claim_id, result });
         });
         let resolution = event_resolution(&actor, &choice.option_id, &option_kind);

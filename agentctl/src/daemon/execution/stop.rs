@@ -126,7 +126,7 @@ impl Task {
     }
 
     /// The last thing that the task does.
-    pub(super) async fn finish(mut self) {
+    pub(super) async fn finish(mut self: Box<Self>) {
         self.drain_stderr();
         self.serve_last_stderr().await;
         self.expire_requests("execution_ended");
@@ -135,7 +135,7 @@ impl Task {
         let by = self.stop.by();
         self.exec.status.lock().stderr = Some(self.stderr_report(ENDED_STDERR));
         let exited = self.exited_failure();
-        let Self { hub, exec, leader, mark, stop, mut turns, ready, redactor, .. } = self;
+        let Self { hub, exec, leader, mark, stop, mut turns, ready, redactor, .. } = *self;
         let tree = end_tree(leader, &mark, hub.live_count() <= 1).await;
         if let Some(status) = tree.exit {
             let status = match status {

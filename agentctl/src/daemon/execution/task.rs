@@ -77,7 +77,7 @@ enum Wake {
 }
 
 impl Task {
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(mut self: Box<Self>) {
         self.happened(fixture::Event::Spawned);
         if self.editor.is_none() {
             self.initialize();

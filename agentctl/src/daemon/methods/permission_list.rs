@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::Method;
 use crate::code::Code;
-use crate::daemon::execution::Command;
+use crate::daemon::execution::{Command, Listed};
 use crate::daemon::server::Connection;
 use crate::wire::{Access, Failure, PermissionListParams, PermissionListResult};
 
@@ -17,9 +17,9 @@ impl Method for List {
     const ACCESS: Access = Access::Owner;
     const ABOUT: &'static str = "Lists every live permission request of the caller, a task or a session. Never cut, never partial.";
     type Params = PermissionListParams;
-    type Result = PermissionListResult;
+    type Result = PermissionListResult<Listed>;
 
-    async fn call(connection: &Arc<Connection>, params: PermissionListParams) -> Result<PermissionListResult, Failure> {
+    async fn call(connection: &Arc<Connection>, params: PermissionListParams) -> Result<PermissionListResult<Listed>, Failure> {
         let hub = &connection.hub;
         let owner = &connection.actor().user_id;
         let (task_id, session_id) = (params.task_id.as_deref(), params.session_id.as_deref());
@@ -45,7 +45,7 @@ impl Method for List {
                 }
             }
         }
-        permissions.sort_by(|a, b| (&a.created_at, &a.request_id).cmp(&(&b.created_at, &b.request_id)));
+        permissions.sort_by(|a, b| a.order().cmp(&b.order()));
         Ok(PermissionListResult { task_id: params.task_id, total: permissions.len(), permissions })
     }
 }

@@ -23,11 +23,12 @@ impl PrivateDaemon {
         let folder = tempfile::Builder::new().prefix("agentctl-private-").tempdir().context("cannot make a temporary folder")?;
         let log = std::fs::File::create(folder.path().join("daemon.log")).context("cannot write into the temporary folder")?;
         let process = Command::new(std::env::current_exe().context("cannot find our own binary")?)
-            .args(["serve", "--socket"])
+            // However this process ends: then nobody holds its stdin any more.
+            .args(["serve", "--tied", "--socket"])
             .arg(folder.path().join("run/control.sock"))
             .arg("--state-dir")
             .arg(folder.path().join("state"))
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -48,6 +49,8 @@ impl PrivateDaemon {
     /// Ends it as an operator would.
     pub(crate) fn end(mut self) -> anyhow::Result<()> {
         kill(Pid::from_raw(self.process.id().cast_signed()), Signal::SIGTERM).context("the private daemon is gone")?;
+        // Not `wait` alone, which closes its stdin: that would be another end than an operator's.
+        let _stdin = self.process.stdin.take();
         let status = self.process.wait().context("cannot wait for the private daemon")?;
         anyhow::ensure!(status.success(), "the private daemon ended with {status}: {}", self.log());
         Ok(())

@@ -1,6 +1,6 @@
 //! What attacks on the built binary found, so that it is not found again.
 
-use agentctl_tests::harness::{Agent, Conn, Daemon, until};
+use agentctl_tests::harness::{Agent, Conn, Daemon, is_gone, until};
 use serde_json::{Value, json};
 
 const SECRET: &str = "Zqe1K9xV7wPlM3nB5tR8yU2";
@@ -42,18 +42,21 @@ fn lists_that_a_client_does_not_read_are_not_made() {
 }
 
 #[test]
-fn an_orphan_that_hides_is_named_and_ends_with_the_last_agent() {
+fn an_orphan_that_hides_ends_with_its_own_agent_and_another_agents_does_not() {
     let daemon = Daemon::start();
     let mut conn = daemon.connect();
-    let other = Agent::start(&daemon, &mut conn, "other", &[]);
-    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
-    agent.prompt(&mut conn, &json!([{"spawn": {"setsid": true, "double_fork": true, "clear_env": true}}, {"hang": true}]));
-    let hidden = agent.log.await_entry("spawned");
+    let hide = json!([{"spawn": {"setsid": true, "double_fork": true, "clear_env": true}}, {"hang": true}]);
+    let [other, agent] = ["other", "s"].map(|session| Agent::start(&daemon, &mut conn, session, &[]));
+    let [spared, hidden] = [&other, &agent].map(|agent| {
+        agent.prompt(&mut conn, &hide);
+        agent.log.await_entry("spawned")
+    });
     let stopped = conn.call("execution/stop", json!({"session_id": "s"})).ok();
-    assert_eq!((&stopped["tree_empty"], &stopped["unattributed"][0]["pid"]), (&json!(false), &hidden));
+    assert_eq!((&stopped["tree_empty"], &stopped["killed"][0]["pid"]), (&json!(true), &hidden), "{stopped}");
+    assert!(stopped["ended"].as_array().is_some_and(|list| list.iter().any(|p| p["pid"] == agent.started["pid"])), "{stopped}");
+    assert!(is_gone(hidden.as_i64().expect("a pid")) && !is_gone(spared.as_i64().expect("a pid")));
     let stopped = conn.call("execution/stop", json!({"session_id": other.session})).ok();
-    assert_eq!(stopped["tree_empty"], true, "{stopped}");
-    until("its end", || (!std::path::Path::new(&format!("/proc/{hidden}")).exists()).then_some(()));
+    assert_eq!((&stopped["tree_empty"], &stopped["killed"][0]["pid"]), (&json!(true), &spared), "{stopped}");
 }
 
 #[test]

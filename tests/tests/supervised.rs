@@ -2,8 +2,9 @@
 
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
-use agentctl_tests::harness::{Agent, Daemon, Log, agentctl, outcome, resolve_params, until};
-use nix::sys::signal::Signal;
+use agentctl_tests::harness::{Agent, Daemon, Log, agentctl, outcome, parent, resolve_params, until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 /// Ways of a child to get away from its agent.
@@ -100,7 +101,7 @@ fn only_what_is_for_anyone_is_served_inside_an_agent() {
 }
 
 #[test]
-fn what_an_earlier_daemon_left_is_refused_by_its_mark() {
+fn what_outlived_daemon_guard_and_keeper_is_refused_by_its_mark() {
     let daemon = Daemon::start();
     let mut conn = daemon.connect();
     let agent = Agent::start(&daemon, &mut conn, "old", &[]);
@@ -110,7 +111,18 @@ fn what_an_earlier_daemon_left_is_refused_by_its_mark() {
     let turn = agent.prompt(&mut conn, &json!([{"spawn": {"setsid": true, "double_fork": true, "argv": argv}}]));
     conn.reply(turn).ok();
     agent.log.await_entry("spawned");
-    let (_, folder) = daemon.end(Signal::SIGKILL);
+    // Stopped first: each alone would have ended it.
+    let guard = daemon.guard();
+    let keeper = Pid::from_raw(parent(i32::try_from(agent.started["pid"].as_i64().expect("a pid")).expect("a pid")));
+    for signal in [Signal::SIGSTOP, Signal::SIGKILL] {
+        if signal == Signal::SIGKILL {
+            kill(daemon.pid(), Signal::SIGKILL).expect("the daemon is there");
+        }
+        for pid in [guard, keeper] {
+            kill(pid, signal).expect("it is there");
+        }
+    }
+    let (_, folder) = daemon.wait();
     let daemon = Daemon::start_in(folder, &agentctl(), &[], &[]);
     std::fs::write(&go, "").expect("a file");
     let ran = until("the survivor's end", || logged(&agent.log, "ran").first().cloned());

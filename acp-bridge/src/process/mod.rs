@@ -1,19 +1,23 @@
-//! Agent processes: spawned in a session of their own, known by pid and start time, ended with their whole tree.
+//! Agent processes: started and kept by a guard, known by pid and start time, ended with their whole tree.
 //!
-//! Linux only. The calling process should be a child subreaper ([`become_reaper`]), so that what an agent
-//! leaves behind stays below it.
+//! Linux only. The calling process must be a child subreaper ([`become_reaper`]), so that what a killed guard leaves behind
+//! stays below it.
 
+mod guard;
 mod lent;
 mod peer;
 mod procfs;
 mod spawn;
+mod spec;
 mod tree;
 
+pub use guard::{ExitWatch, Guard, Leader, Spawned, Tree, TreeProcess, end_adopted, guard, is_guard};
 pub use lent::Lent;
 pub use peer::{PeerProcess, Standing};
 pub use procfs::{Process, StartTime, is_alive, processes};
-pub use spawn::{Inherited, Limits, SpawnError, Spawned, Spawner, Spec, resolve_command, spawn_detached};
-pub use tree::{ExitStatus, ExitWatch, Leader, Mark, TreeEnd, end_tree, reap_orphans};
+pub use spawn::spawn_detached;
+pub use spec::{Inherited, Limits, SpawnError, Spec, resolve_command};
+pub use tree::{ExitStatus, TreeEnd};
 
 use std::io;
 

@@ -49,14 +49,11 @@ impl Process {
         String::from_utf8_lossy(&raw).replace('\0', " ").trim().chars().take(160).collect()
     }
 
-    /// Whether its environment, as it was at its start, has an entry that begins so.
-    pub fn has_environment_name(&self, name: &str) -> bool {
-        fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|raw| raw.split(|b| *b == 0).any(|e| e.starts_with(name.as_bytes())))
-    }
-
-    /// Whether its environment, as it was at its start, has exactly this entry.
-    pub fn has_environment_entry(&self, entry: &str) -> bool {
-        fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|raw| raw.split(|b| *b == 0).any(|e| e == entry.as_bytes()))
+    /// Its resident memory in bytes, what it shares with others too; 0 once it has ended.
+    pub fn resident(&self) -> u64 {
+        let statm = fs::read_to_string(format!("/proc/{}/statm", self.pid)).unwrap_or_default();
+        let pages: u64 = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+        pages * rustix::param::page_size() as u64
     }
 }
 

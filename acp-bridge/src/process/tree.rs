@@ -1,25 +1,26 @@
-//! The end of an agent: its leader, its group, and whatever it started.
+//! What is below a process, and its end.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::collections::HashSet;
+use std::fs;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::Pid;
-use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, WaitId, WaitIdOptions, WaitOptions, pidfd_open, pidfd_send_signal, waitid, waitpid};
+use serde::{Deserialize, Serialize};
 
-use super::procfs::{Process, StartTime, processes};
+use super::procfs::{Process, processes};
 
-/// How long `end_tree` tries before it names survivors.
-const TREE_WAIT: Duration = Duration::from_secs(2);
+/// Processes that a [`TreeEnd`] names in each of its lists; further ones are ended, too.
+pub const NAMED: usize = 1024;
+
+/// Looks at one that has ended, without reaping it.
+const LOOK: WaitIdOptions = WaitIdOptions::EXITED.union(WaitIdOptions::NOHANG).union(WaitIdOptions::NOWAIT);
 
 /// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
     /// It exited with this code.
     Code(i32),
@@ -27,197 +28,136 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
-/// The first process of an agent. It is reaped only by [`end_tree`], so that its number stays its own.
-#[derive(Debug)]
-pub struct Leader {
-    /// Its number, its session's and its group's.
-    pub pid: Pid,
-    /// When it started.
-    pub start: StartTime,
-    pidfd: OwnedFd,
-}
-
-/// Waits for the exit of a leader.
-#[derive(Debug)]
-pub struct ExitWatch(AsyncFd<OwnedFd>);
-
-impl ExitWatch {
-    /// Returns once it has exited.
-    pub async fn exited(&self) {
-        // An error of the registration says nothing about the process; its pipes still tell of its end.
-        if self.0.readable().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-/// How processes of an agent that left its tree and session can be told: an entry of their environment.
-#[derive(Debug, Clone)]
-pub struct Mark(pub String);
-
-impl Mark {
-    /// The name of the entry, with its `=`.
-    fn name(&self) -> &str {
-        self.0.split_inclusive('=').next().unwrap_or_default()
-    }
-}
-
-/// What [`end_tree`] did.
-#[derive(Debug, Clone, Default)]
+/// How an agent's tree ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TreeEnd {
-    /// How the leader ended, if it could be reaped.
+    /// How the leader ended, if that is known.
     pub exit: Option<ExitStatus>,
-    /// Pid and command line of each further process that had to be killed.
+    /// Pid and command line of each process that was there when the stop began and ended without being killed, the leader too.
+    pub ended: Vec<(i32, String)>,
+    /// Pid and command line of each process that had to be killed, but for the leader.
     pub killed: Vec<(i32, String)>,
     /// Pid and command line of each process that is still there.
     pub survivors: Vec<(i32, String)>,
-    /// Pid and command line of each adopted orphan without any mark: of this agent or of another, so it was spared.
-    pub unattributed: Vec<(i32, String)>,
 }
 
-impl Leader {
-    /// Takes charge of a spawned process.
-    pub fn new(pid: Pid, start: StartTime, pidfd: OwnedFd) -> Self {
-        Self { pid, start, pidfd }
-    }
-
-    /// Another hold on the same process.
-    ///
-    /// # Errors
-    /// Those of duplicating a descriptor.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { pid: self.pid, start: self.start, pidfd: self.pidfd.try_clone()? })
-    }
-
-    /// Lets its exit be waited for, within a tokio runtime.
-    ///
-    /// # Errors
-    /// Those of registering a descriptor.
-    pub fn watch(&self) -> io::Result<ExitWatch> {
-        // SAFETY: the descriptor is owned by what is registered and is not replaced or closed before it.
-        #[allow(unsafe_code)]
-        let fd = unsafe { AsyncFd::register_with_interest(self.pidfd.try_clone()?, Interest::READABLE)? };
-        Ok(ExitWatch(fd))
-    }
-
-    /// How it ended, without reaping it; `None` while it runs.
-    pub fn exit(&self) -> Option<ExitStatus> {
-        self.wait(WaitPidFlag::WNOWAIT)
-    }
-
-    /// Signals its process group. The number is its own until it is reaped.
-    pub fn signal_group(&self, signal: Signal) {
-        let _ = killpg(self.pid, signal);
-    }
-
-    fn wait(&self, flags: WaitPidFlag) -> Option<ExitStatus> {
-        match waitid(Id::PIDFd(self.pidfd.as_fd()), flags | WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG) {
-            Ok(WaitStatus::Exited(_, code)) => Some(ExitStatus::Code(code)),
-            Ok(WaitStatus::Signaled(_, signal, _)) => Some(ExitStatus::Signal(signal as i32)),
-            _ => None,
+/// Every descendant of a process, each followed by its own.
+///
+/// One that loses its parent while this looks may be missed: who must have all of them looks again.
+pub(super) fn below(pid: Pid) -> Vec<Process> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([pid]);
+    let mut next = children(pid);
+    while let Some(pid) = next.pop() {
+        // Numbers change hands while this looks: never in circles.
+        if seen.insert(pid)
+            && let Some(process) = Process::read(pid)
+        {
+            next.extend(children(pid));
+            found.push(process);
         }
     }
+    found
 }
 
-/// Kills the leader's group and everything below it, then reaps the leader.
-///
-/// Below it is: what descends from the leader, what descends from this process in the leader's session, and
-/// orphans that this process adopted and that carry `mark`. With `also_unmarked` every adopted orphan counts
-/// (for when no other agent lives).
-pub async fn end_tree(leader: Leader, mark: &Mark, also_unmarked: bool) -> TreeEnd {
+/// The children of a process, over all of its threads.
+pub(super) fn children(pid: Pid) -> Vec<Pid> {
+    // Not every kernel has them (`CONFIG_PROC_CHILDREN`).
+    static HAS_LISTS: LazyLock<bool> = LazyLock::new(|| fs::exists("/proc/thread-self/children").unwrap_or(false));
+    if !*HAS_LISTS {
+        return processes().into_iter().filter(|p| p.parent == pid).map(|p| p.pid).collect();
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect::<Vec<_>>()).collect()
+}
+
+/// Kills everything below this process until nothing is, and reaps it; `leader` last, after its group was signalled, so that
+/// its number can't be another's meanwhile. Tries for `patience`, then names who is left.
+pub(super) fn end_below(leader: Option<Pid>, patience: Duration, wait: impl Fn(Duration)) -> TreeEnd {
     let mut end = TreeEnd::default();
-    let mut killed: HashSet<(Pid, u64)> = HashSet::new();
-    let deadline = tokio::time::Instant::now() + TREE_WAIT;
-    let mut pause = Duration::from_millis(1);
+    let mut killed = HashSet::new();
+    let mut leader = leader;
+    let deadline = Instant::now() + patience;
+    let mut pause = Duration::from_micros(200);
     loop {
-        // Looked at before the group dies: its members' orphans would lose their ancestry.
-        let members = members(&leader, mark, also_unmarked);
-        for process in members.iter().filter(|p| p.pid != leader.pid) {
-            // What it was can't be told any more once it is gone.
+        // Looked at before the group dies: what it was can't be told any more once it is gone.
+        let found: Vec<Process> = below(Pid::this()).into_iter().filter(|p| !p.zombie).collect();
+        for process in found.iter().filter(|p| Some(p.pid) != leader) {
             let command_line = process.command_line();
-            if kill(process) && killed.insert((process.pid, process.start.0)) {
+            if kill(process) && killed.insert((process.pid, process.start)) && end.killed.len() < NAMED {
                 end.killed.push((process.pid.as_raw(), command_line));
             }
         }
-        leader.signal_group(Signal::SIGKILL);
-        reap_orphans();
-        if leader.exit().is_some() && members.iter().all(|p| p.pid == leader.pid) {
-            break;
+        if let Some(leader) = leader {
+            let _ = killpg(leader, Signal::SIGKILL);
         }
-        if tokio::time::Instant::now() >= deadline {
-            end.survivors = members.iter().map(|p| (p.pid.as_raw(), p.command_line())).collect();
-            break;
+        reap_all_but(leader);
+        if let Some(pid) = leader
+            && let Some(exit) = exit_of(pid)
+        {
+            end.exit = Some(exit);
+            if children(Pid::this()) == [pid] {
+                let _ = waitpid(raw(pid), WaitOptions::empty());
+                leader = None;
+            }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(Duration::from_millis(50));
+        // Only the kernel knows for sure.
+        if leader.is_none() && !has_children() {
+            return end;
+        }
+        if Instant::now() >= deadline {
+            end.survivors = found.iter().take(NAMED).map(|p| (p.pid.as_raw(), p.command_line())).collect();
+            return end;
+        }
+        wait(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
     }
-    end.exit = leader.wait(WaitPidFlag::empty());
-    end.unattributed = unattributed(mark);
-    end
 }
 
-/// Adopted orphans that no mark gives to an agent.
-fn unattributed(mark: &Mark) -> Vec<(i32, String)> {
-    let unmarked = |p: &Process| !p.zombie && !p.has_environment_name(mark.name());
-    let orphans = adopted_orphans().into_iter().filter_map(Process::read).filter(unmarked);
-    orphans.map(|p| (p.pid.as_raw(), p.command_line())).collect()
+/// How a child ended, without reaping it; `None` while it runs.
+pub(super) fn exit_of(child: Pid) -> Option<ExitStatus> {
+    let status = waitid(WaitId::Pid(raw(child)?), LOOK).ok().flatten()?;
+    let code = status.exit_status().map(ExitStatus::Code);
+    code.or_else(|| status.terminating_signal().map(ExitStatus::Signal))
 }
 
-/// The live processes of an agent, the leader included.
-fn members(leader: &Leader, mark: &Mark, also_unmarked: bool) -> Vec<Process> {
-    let adopted = adopted_orphans();
-    let all: HashMap<Pid, Process> = processes().into_iter().map(|p| (p.pid, p)).collect();
-    let belongs = |process: &Process| {
-        let Some(top) = branch(&all, process) else { return false };
-        if top.pid == leader.pid || process.session == leader.pid {
-            return true;
-        }
-        let marked = |p: &Process| p.has_environment_entry(&mark.0) || (also_unmarked && !p.has_environment_name(mark.name()));
-        adopted.contains(&top.pid) && (marked(top) || marked(process))
-    };
-    all.values().filter(|p| !p.zombie && belongs(p)).cloned().collect()
+/// Whether this process has any child, ended ones that wait to be reaped too.
+pub(super) fn has_children() -> bool {
+    waitid(WaitId::All, LOOK).err() != Some(Errno::CHILD)
 }
 
-/// The ancestor of `process` that is a child of ours, if it descends from us.
-fn branch<'a>(all: &'a HashMap<Pid, Process>, process: &'a Process) -> Option<&'a Process> {
-    let ours = Pid::this();
-    let mut at = process;
-    // A process table read while it changes may hold a loop.
-    for _ in 0..all.len() {
-        if at.parent == ours {
-            return Some(at);
-        }
-        at = all.get(&at.parent)?;
+/// Reaps the children that have ended, but for one.
+pub(super) fn reap_all_but(leader: Option<Pid>) {
+    for child in children(Pid::this()).into_iter().filter(|child| Some(*child) != leader) {
+        let _ = waitpid(raw(child), WaitOptions::NOHANG);
     }
-    None
 }
 
-/// Children of the main thread: the kernel gives orphans to it, and agents are the spawning thread's.
-fn adopted_orphans() -> HashSet<Pid> {
-    let children = std::fs::read_to_string(format!("/proc/self/task/{}/children", Pid::this())).unwrap_or_default();
-    children.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw).collect()
+/// Reaps a child that has ended, any; its number and whether it exited with 0. `None` if none has.
+pub(super) fn reap_any() -> Option<(Pid, bool)> {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Err(Errno::INTR) => {}
+            reaped => {
+                let (pid, status) = reaped.ok()??;
+                return Some((Pid::from_raw(pid.as_raw_nonzero().get()), status.exit_status() == Some(0)));
+            }
+        }
+    }
+}
+
+fn raw(pid: Pid) -> Option<rustix::process::Pid> {
+    rustix::process::Pid::from_raw(pid.as_raw())
 }
 
 /// Kills exactly this process; whether it was there.
-fn kill(process: &Process) -> bool {
-    let Some(pid) = rustix::process::Pid::from_raw(process.pid.as_raw()) else { return false };
+pub(super) fn kill(process: &Process) -> bool {
+    let Some(pid) = raw(process.pid) else { return false };
     let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     // The pidfd names whoever has the number now: that must still be the process that was looked at.
     if !Process::read(process.pid).is_some_and(|now| now.start == process.start && !now.zombie) {
         return false;
     }
     pidfd_send_signal(&pidfd, rustix::process::Signal::KILL).is_ok()
-}
-
-/// Reaps adopted orphans. Agents are children of the spawning thread and are not touched by `__WNOTHREAD`.
-///
-/// To be called on the main thread, which is the one that adopts.
-pub fn reap_orphans() {
-    loop {
-        match waitpid(Pid::from_raw(-1), Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WNOTHREAD)) {
-            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return,
-            Err(Errno::EINTR) | Ok(_) => {}
-            Err(_) => return,
-        }
-    }
 }

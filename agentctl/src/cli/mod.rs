@@ -32,9 +32,11 @@ mod update;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use acp_bridge::process;
 use clap::{Args, Parser, Subcommand};
 
 use crate::client::{Client, ClientError};
+use crate::daemon;
 use crate::known::Agents;
 use crate::paths;
 
@@ -170,6 +172,11 @@ impl From<anyhow::Error> for CliError {
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
+    // Before anything is allocated: what the guard has costs each of its keepers.
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == daemon::GUARD) && arguments.next().is_none() && process::is_guard() {
+        return process::guard();
+    }
     let Cli { global, command } = Cli::parse();
     output::set_socket(&global.socket());
     let outcome = match command {

@@ -1,12 +1,13 @@
 //! `agentctl ps`.
 
+use std::collections::HashMap;
 use std::process::ExitCode;
 
 use acp_bridge::presentation::terminal;
 use clap::Args;
 
 use super::{CliError, Global, output};
-use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, Exit, State, Witness};
+use crate::wire::{ExecutionInfo, ExecutionListParams, ExecutionListResult, Exit, State, TreeProcess, Witness};
 
 /// List live executions. ODD counts what the witness found: tools that ran unasked or before their answer, approved ones that
 /// never ran, prompts that nobody listed for a minute (`agentctl audit --witness` tells more).
@@ -18,6 +19,9 @@ pub(super) struct Ps {
     /// Only of this session
     #[arg(long, value_name = "SESSION", allow_hyphen_values = true)]
     session: Option<String>,
+    /// The processes of each with their resident memory, too
+    #[arg(long)]
+    tree: bool,
     /// Also those that have ended
     #[arg(long, short)]
     all: bool,
@@ -25,7 +29,7 @@ pub(super) struct Ps {
 
 impl Ps {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
-        let params = ExecutionListParams { task_id: self.task, session_id: self.session, owner: None };
+        let params = ExecutionListParams { task_id: self.task, session_id: self.session, processes: self.tree, owner: None };
         let mut result: ExecutionListResult = global.connect()?.call("execution/list", &params)?;
         result.executions.retain(|e| self.all || e.state != State::Exited);
         if global.json {
@@ -36,8 +40,26 @@ impl Ps {
             vec![["EXECUTION", "TASK", "SESSION", "STATE", "PID", "PENDING", "ODD", "STARTED", "COMMAND"].map(String::from).to_vec()];
         rows.extend(result.executions.iter().map(row));
         output::table(&rows);
+        for execution in &result.executions {
+            output::out(&execution.processes.as_deref().map(|list| tree(execution, list)).unwrap_or_default());
+        }
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// The processes of an execution, each below its parent.
+fn tree(execution: &ExecutionInfo, processes: &[TreeProcess]) -> String {
+    let mib = |bytes: u64| format!("{}.{} MiB", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20);
+    let all = processes.iter().map(|p| p.resident_bytes).sum();
+    let mut text = format!("\n{}: {} processes, {} resident\n", execution.execution_id, processes.len(), mib(all));
+    let mut depths: HashMap<i32, usize> = HashMap::new();
+    for process in processes {
+        let depth = depths.get(&process.parent).map_or(0, |depth| depth + 1);
+        depths.insert(process.pid, depth);
+        let indent = "  ".repeat(depth);
+        text += &format!("{:>8}  {:>12}  {indent}{}\n", process.pid, mib(process.resident_bytes), terminal(&process.command));
+    }
+    text
 }
 
 /// What the witness has found, in short.

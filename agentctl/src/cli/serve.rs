@@ -22,6 +22,9 @@ pub(super) struct Serve {
     /// Bytes of one frame of an agent; a longer one is dropped and reported
     #[arg(long, value_name = "BYTES", default_value_t = DEFAULT_FRAME_CAP)]
     max_frame_bytes: usize,
+    /// End with stdin, a pipe that the parent holds
+    #[arg(long, hide = true)]
+    tied: bool,
 }
 
 impl Serve {
@@ -39,6 +42,7 @@ impl Serve {
         daemon::serve(Options {
             socket: global.socket(),
             state_dir: global.state_dir(),
+            tied: self.tied,
             settings: Settings {
                 max_executions: usize::try_from(self.max_executions).unwrap_or(usize::MAX),
                 initialize_wait: Duration::from_secs(self.initialize_timeout),

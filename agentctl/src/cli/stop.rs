@@ -33,6 +33,9 @@ impl Stop {
                 None => "status unknown".into(),
             };
             output::out(&format!("{} ended ({exit}, by {})\n", result.execution_id, result.by));
+            for process in &result.ended {
+                output::out(&format!("ended {} {}\n", process.pid, terminal(&process.command)));
+            }
             for process in &result.killed {
                 output::out(&format!("killed {} {}\n", process.pid, terminal(&process.command)));
             }
@@ -49,8 +52,5 @@ impl Stop {
 pub(super) fn warn_of_survivors(result: &StopResult) {
     for process in &result.survivors {
         output::note(&format!("still there: {} {}", process.pid, terminal(&process.command)));
-    }
-    for process in &result.unattributed {
-        output::note(&format!("left by this agent or another, it ends with the last one: {} {}", process.pid, terminal(&process.command)));
     }
 }

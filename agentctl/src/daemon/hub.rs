@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use acp_bridge::process::Spawner;
+use acp_bridge::process::Guard;
 use dashmap::DashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -42,8 +42,8 @@ pub struct Hub {
     pub tokens: Arc<Tokens>,
     /// Events.
     pub bus: Bus,
-    /// Starts processes.
-    pub spawner: Spawner,
+    /// Starts agents, and ends them when this process can't.
+    guard: Mutex<Arc<Guard>>,
     /// The daemon's environment without what agents never see.
     pub environment: BTreeMap<String, String>,
     /// The daemon's user.
@@ -104,8 +104,8 @@ pub struct Parts {
     pub audit: Audit,
     /// See [`Hub::tokens`].
     pub tokens: Tokens,
-    /// See [`Hub::spawner`].
-    pub spawner: Spawner,
+    /// See [`Hub::guard`].
+    pub guard: Guard,
     /// See [`Hub::environment`].
     pub environment: BTreeMap<String, String>,
     /// See [`Hub::user_id`].
@@ -123,7 +123,7 @@ impl Hub {
             audit: parts.audit,
             tokens: Arc::new(parts.tokens),
             bus: Bus::default(),
-            spawner: parts.spawner,
+            guard: Mutex::new(Arc::new(parts.guard)),
             environment: parts.environment,
             user_id: parts.user_id,
             started_at: Timestamp::now(),
@@ -136,6 +136,16 @@ impl Hub {
             ended: Mutex::default(),
             live: AtomicUsize::new(0),
         })
+    }
+
+    /// What starts agents.
+    pub fn guard(&self) -> Arc<Guard> {
+        self.guard.lock().clone()
+    }
+
+    /// The guard is gone; agents are started by another one.
+    pub fn replace_guard(&self, guard: Guard) {
+        *self.guard.lock() = Arc::new(guard);
     }
 
     /// Step 1: the session, if it belongs to that owner and task. Foreign ids look like unknown ones.

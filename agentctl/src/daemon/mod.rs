@@ -15,4 +15,4 @@ mod visitor;
 
 pub use hub::{Settings, is_ours};
 pub use methods::schema;
-pub use serve::{Options, serve};
+pub use serve::{GUARD, Options, serve};

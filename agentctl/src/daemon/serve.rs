@@ -1,17 +1,22 @@
 //! `agentctl serve`: from locks to the last agent's end.
 
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use acp_bridge::process::{Limits, Spawner, become_reaper, reap_orphans};
+use acp_bridge::process::{Guard, Limits, become_reaper, end_adopted};
 use anyhow::Context as _;
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal};
 use tokio::net::UnixListener;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::execution;
 use super::hub::{Hub, Parts, Settings, agent_environment};
 use super::lock::Lock;
 use super::mcp;
@@ -20,6 +25,9 @@ use super::token::Tokens;
 use crate::audit::{self, Audit};
 use crate::paths;
 
+/// The argument by which this binary is told to be the guard. No command: only a daemon can start it.
+pub const GUARD: &str = "guard";
+
 /// How a daemon is started.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -27,6 +35,8 @@ pub struct Options {
     pub socket: PathBuf,
     /// The state folder.
     pub state_dir: PathBuf,
+    /// Whether it ends with its stdin, a pipe that its parent holds.
+    pub tied: bool,
     /// What can be set.
     pub settings: Settings,
 }
@@ -55,7 +65,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
 
     become_reaper().context("cannot become a child subreaper")?;
     ignore_file_size_signal()?;
-    let spawner = Spawner::new(Limits { files: raise_descriptor_limit() }).context("cannot start the spawning thread")?;
+    let limits = Limits { files: raise_descriptor_limit() };
+    let guard = start_guard(limits)?;
     let (audit, recovered) = Audit::open(&options.state_dir, audit::Limits::default(), Timestamp::now())?;
     if recovered.indeterminate_claims + recovered.expired_requests > 0 {
         tracing::warn!(
@@ -68,7 +79,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
         settings: options.settings,
         audit: audit.clone(),
         tokens: Tokens::open(&options.state_dir)?,
-        spawner,
+        guard,
         environment: agent_environment(std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))),
         user_id: nix::unistd::getuid().to_string(),
         sessions: recovered.sessions,
@@ -82,13 +93,19 @@ async fn run(options: Options) -> anyhow::Result<()> {
     tracing::info!(socket = %options.socket.display(), state_dir = %options.state_dir.display(), pid = std::process::id(), "ready");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
+    let parent = options.tied.then(parent).transpose().context("cannot watch stdin")?;
+    let mut failure = None;
     loop {
         tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => break,
             () = hub.shutdown.cancelled() => break,
-            _ = child.recv() => reap_orphans(),
+            () = ended(parent.as_ref()) => break,
+            _ = child.recv() => if hub.guard().reap() && let Err(error) = guard_is_gone(&hub, limits).await {
+                failure = Some(error);
+                break;
+            },
         }
     }
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
@@ -99,6 +116,7 @@ async fn run(options: Options) -> anyhow::Result<()> {
     mcp.abort();
     let _ = std::fs::remove_file(&mcp_socket);
     let _ = std::fs::remove_file(&options.socket);
+    hub.guard().end().await;
     server::drain(&hub, Duration::from_millis(200)).await;
     let (closed, done) = tokio::sync::oneshot::channel();
     audit.close(move || {
@@ -106,6 +124,42 @@ async fn run(options: Options) -> anyhow::Result<()> {
     });
     let _ = done.await;
     tracing::info!("done");
+    failure.map_or(Ok(()), Err)
+}
+
+/// The pipe that is our stdin.
+fn parent() -> std::io::Result<pipe::Receiver> {
+    pipe::Receiver::from_owned_fd(std::io::stdin().as_fd().try_clone_to_owned()?)
+}
+
+/// Waits until nobody holds the other end of that pipe.
+async fn ended(parent: Option<&pipe::Receiver>) {
+    let Some(parent) = parent else { return std::future::pending().await };
+    while parent.readable().await.is_ok() && !matches!(parent.try_read(&mut [0; 64]), Ok(0)) {}
+}
+
+/// The guard is this binary again, whose `main` looks for [`acp_bridge::process::is_guard`].
+fn start_guard(limits: Limits) -> anyhow::Result<Guard> {
+    // Also when the file was replaced meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    Guard::start(command.arg0("agentctl").arg(GUARD), limits).context("cannot start the guard")
+}
+
+/// Without the guard nothing would end the agents after us: they end now, and a new guard starts the next ones.
+async fn guard_is_gone(hub: &Hub, limits: Limits) -> anyhow::Result<()> {
+    tracing::error!("the guard was killed: every agent is ended, then another guard is started");
+    let live = hub.all_live();
+    for exec in &live {
+        exec.send(execution::Command::Abandon { reason: "the guard was killed" });
+    }
+    for exec in live {
+        exec.ended.cancelled().await;
+    }
+    // What was being started, and what keepers left that were killed, too.
+    for (pid, command_line) in tokio::task::spawn_blocking(end_adopted).await.unwrap_or_default() {
+        tracing::error!(pid, command_line, "a process of an agent could not be ended");
+    }
+    hub.replace_guard(start_guard(limits)?);
     Ok(())
 }
 

@@ -310,7 +310,7 @@ impl Session {
     fn end(mut self) -> anyhow::Result<Ended> {
         let begun = Instant::now();
         let result: StopResult = self.calls.call("execution/stop", &self.named())?;
-        let left = result.survivors.len() + result.unattributed.len();
+        let left = result.survivors.len();
         Ok(Ended { by: result.by, after_ms: begun.elapsed().as_secs_f64() * 1000.0, killed: result.killed.len(), left })
     }
 

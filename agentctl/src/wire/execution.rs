@@ -115,6 +115,9 @@ pub struct ExecutionListParams {
     /// Only of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// Tell the processes of each, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub processes: bool,
     /// Of whom; the caller if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -203,6 +206,9 @@ pub struct ExecutionInfo {
     pub reason: Option<String>,
     /// Live permission requests.
     pub pending: usize,
+    /// Its processes, each followed by its children; only if asked for, and while it lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Vec<TreeProcess>>,
     /// What it sent and what became of it.
     pub counters: Counters,
     /// What the wire tells about tools that ran.
@@ -315,13 +321,12 @@ pub struct StopResult {
     pub exit: Option<Exit>,
     /// What it took: `exit` (it ended by itself), `closed_stdin`, `sigterm` or `sigkill`.
     pub by: String,
+    /// Processes that were there when the stop began, its leader too, and ended without being killed.
+    pub ended: Vec<ProcessInfo>,
     /// Further processes that had to be killed.
     pub killed: Vec<ProcessInfo>,
     /// Processes that are still there.
     pub survivors: Vec<ProcessInfo>,
-    /// Processes that the daemon adopted and that no mark gives to an agent: of this one or of another. They end at the
-    /// latest with the last agent.
-    pub unattributed: Vec<ProcessInfo>,
     /// Whether nothing of it is left, for sure.
     pub tree_empty: bool,
 }
@@ -331,6 +336,19 @@ pub struct StopResult {
 pub struct ProcessInfo {
     /// Its number.
     pub pid: i32,
+    /// Its command line, cut and redacted.
+    pub command: String,
+}
+
+/// One process of a running agent.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct TreeProcess {
+    /// Its number.
+    pub pid: i32,
+    /// The number of its parent; of the leader, and of one that lost its parent, that of the agent's keeper, which is not listed.
+    pub parent: i32,
+    /// Its resident memory, what it shares with other processes too.
+    pub resident_bytes: u64,
     /// Its command line, cut and redacted.
     pub command: String,
 }

@@ -91,6 +91,13 @@ impl Daemon {
         Pid::from_raw(self.process.id().cast_signed())
     }
 
+    /// Its guard, which has been there since before it listened.
+    pub fn guard(&self) -> Pid {
+        let children = super::children(self.pid().as_raw());
+        assert_eq!(children.len(), 1, "a daemon has one child: {children:?}");
+        Pid::from_raw(children[0])
+    }
+
     /// What it has logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()

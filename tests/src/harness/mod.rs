@@ -56,6 +56,20 @@ pub fn is_gone(pid: i64) -> bool {
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']))
 }
 
+/// The children of a process, by the kernel's own lists.
+pub fn children(pid: i32) -> Vec<i32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<i32>>()).collect()
+}
+
+/// The parent of a process.
+#[track_caller]
+pub fn parent(pid: i32) -> i32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok()).expect("a number")
+}
+
 /// Waits until a process has ended.
 #[track_caller]
 pub fn await_gone(pid: &serde_json::Value) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use acp_bridge::frame::LineReader;
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{Leader, Mark, Spawned, end_tree};
+use acp_bridge::process::{Leader, Spawned};
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::net::unix::pipe;
@@ -47,8 +47,6 @@ pub struct Launch {
     pub cwd: String,
     /// When it was started.
     pub started_at: Timestamp,
-    /// The entry of its environment that names it.
-    pub mark: Mark,
     /// Knows its environment's secrets.
     pub redactor: Redactor,
     /// Its process.
@@ -71,7 +69,7 @@ pub enum Client {
 /// # Errors
 /// Its pipes can't be waited for; the process is being ended.
 pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
-    let Launch { id, key, task_id, generation, command, cwd, started_at, mark, redactor, process, client } = launch;
+    let Launch { id, key, task_id, generation, command, cwd, started_at, redactor, process, client } = launch;
     let (ready, editor) = match client {
         Client::Us(ready) => (Some(ready), None),
         Client::Editor(editor) => (None, Some(editor)),
@@ -86,10 +84,12 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         cwd,
         started_at,
         proxied: editor.is_some(),
+        tree: process.leader.tree,
+        redactor: redactor.clone(),
         commands,
         status: Mutex::new(Status {
             state: State::Starting,
-            pid: Some(process.pid.as_raw()),
+            pid: Some(process.leader.pid.as_raw()),
             agent: AgentDescription::default(),
             acp_session_id: None,
             ended_at: None,
@@ -103,18 +103,11 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         }),
         ended: CancellationToken::new(),
     });
-    let spare = Leader::new(process.pid, process.start, process.pidfd);
-    let watched = (|| {
-        let pipes = (pipe::Sender::from_owned_fd(process.stdin)?, pipe::Receiver::from_owned_fd(process.stdout)?);
-        Ok((pipes.0, pipes.1, pipe::Receiver::from_owned_fd(process.stderr)?, spare.try_clone()?, spare.watch()?))
-    })();
-    let (stdin, stdout, stderr, leader, leader_exit) = match watched {
-        Ok(watched) => watched,
-        Err(error) => {
-            tokio::spawn(async move { end_tree(spare, &mark, false).await });
-            return Err(error);
-        }
-    };
+    // On an error the leader is dropped, which ends it.
+    let stdin = pipe::Sender::from_owned_fd(process.stdin)?;
+    let stdout = pipe::Receiver::from_owned_fd(process.stdout)?;
+    let stderr = pipe::Receiver::from_owned_fd(process.stderr)?;
+    let leader = process.leader;
     // In a box: what moves into a future is otherwise kept there twice.
     let task = Box::new(Task {
         hub: hub.clone(),
@@ -123,9 +116,8 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         stdin: Some(stdin),
         stdout: Some(stdout),
         stderr: Some(stderr),
-        leader_exit: Some(leader_exit),
-        leader,
-        mark: mark.clone(),
+        leader_exit: Some(leader.watch()),
+        leader: leader.clone(),
         reader: LineReader::new(hub.settings.frame_cap),
         outbox: Outbox::default(),
         table: Table::new(limits::LIVE_PROMPTS),
@@ -143,15 +135,15 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
     });
     let (hub, exec, redactor) = (hub.clone(), execution.clone(), task.redactor.clone());
     let running = tokio::spawn(task.run());
-    tokio::spawn(supervise(running, hub, exec, redactor, spare, mark));
+    tokio::spawn(supervise(running, hub, exec, redactor, leader));
     Ok(execution)
 }
 
 /// Waits for a task; a panic in it ends this execution with a clear state, and nothing else.
-async fn supervise(task: JoinHandle<()>, hub: Arc<Hub>, exec: Arc<Execution>, redactor: Redactor, spare: Leader, mark: Mark) {
+async fn supervise(task: JoinHandle<()>, hub: Arc<Hub>, exec: Arc<Execution>, redactor: Redactor, leader: Leader) {
     if task.await.is_err() {
         tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
-        let tree = end_tree(spare, &mark, false).await;
+        let tree = leader.end().await;
         super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
         hub.execution_ended(&exec);
     }

@@ -22,6 +22,8 @@ mod witness;
 
 use std::sync::Arc;
 
+use acp_bridge::presentation::Redactor;
+use acp_bridge::process::Tree;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
@@ -97,6 +99,11 @@ pub enum Command {
         /// Gets what it took.
         reply: oneshot::Sender<StopResult>,
     },
+    /// End it at once.
+    Abandon {
+        /// Why.
+        reason: &'static str,
+    },
     /// Recent stderr.
     Stderr {
         /// At most this many bytes, from the end.
@@ -145,6 +152,9 @@ pub struct Execution {
     pub started_at: Timestamp,
     /// Whether an editor has its turns.
     pub proxied: bool,
+    /// Its processes.
+    tree: Tree,
+    redactor: Redactor,
     commands: mpsc::UnboundedSender<Command>,
     status: Mutex<Status>,
     /// Cancelled when it has ended and nothing of it will change any more.
@@ -198,9 +208,21 @@ impl Execution {
             exit: status.exit,
             reason: status.reason,
             pending: status.pending,
+            processes: None,
             counters: status.counters,
             witness: status.witness,
         }
+    }
+
+    /// Its processes now, each followed by its children; none once it has ended. Reads `/proc`: not for the reactor's thread.
+    pub fn processes(&self) -> Vec<wire::TreeProcess> {
+        let shown = |process: acp_bridge::process::TreeProcess| wire::TreeProcess {
+            pid: process.pid.as_raw(),
+            parent: process.parent.as_raw(),
+            resident_bytes: process.resident,
+            command: self.redactor.text(&process.command_line).text,
+        };
+        self.tree.processes().into_iter().map(shown).collect()
     }
 
     /// What its stop did, once it has ended.

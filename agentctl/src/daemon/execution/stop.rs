@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use acp_bridge::fixture;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{ExitStatus, TreeEnd, end_tree};
+use acp_bridge::process::{ExitStatus, TreeEnd};
 use jiff::Timestamp;
 use nix::sys::signal::Signal;
 use tokio::sync::oneshot;
@@ -83,8 +83,20 @@ impl Task {
         self.stop.reason = Some(reason);
         self.stop.deadline = Some(Instant::now() + STOP_EOF_WAIT);
         self.set_state(State::Stopping, Some(reason.to_owned()));
+        self.leader.look();
         self.end_requests("stopped", |_, _| true, |table| table.cancel_all());
         self.flush();
+    }
+
+    /// It is to end without further ado: nobody keeps its tree any more, or will soon.
+    pub(super) fn abandon(&mut self, reason: &'static str) {
+        if !self.stop.is_begun() {
+            self.stop.reason = Some(reason);
+            self.set_state(State::Stopping, Some(reason.to_owned()));
+        }
+        // Nobody answers what it asked: it would not live to read that.
+        self.stop.stage = Stage::Kill;
+        self.stop.deadline = None;
     }
 
     /// The leader or stdout is gone: what is left has a bounded time to follow.
@@ -135,8 +147,8 @@ impl Task {
         let by = self.stop.by();
         self.exec.status.lock().stderr = Some(self.stderr_report(ENDED_STDERR));
         let exited = self.exited_failure();
-        let Self { hub, exec, leader, mark, stop, mut turns, ready, redactor, .. } = *self;
-        let tree = end_tree(leader, &mark, hub.live_count() <= 1).await;
+        let Self { hub, exec, leader, stop, mut turns, ready, redactor, .. } = *self;
+        let tree = leader.end().await;
         if let Some(status) = tree.exit {
             let status = match status {
                 ExitStatus::Code(code) => fixture::ExitStatus::Code(code),
@@ -201,8 +213,8 @@ pub(super) fn record_end(hub: &Hub, exec: &Arc<Execution>, reason: &str, tree: T
             execution_id: exec.id.to_string(),
             exit,
             by: by.to_owned(),
-            tree_empty: tree.survivors.is_empty() && tree.unattributed.is_empty(),
-            unattributed: processes(tree.unattributed),
+            tree_empty: tree.survivors.is_empty(),
+            ended: processes(tree.ended),
             killed: processes(tree.killed),
             survivors: processes(tree.survivors),
         });

@@ -8,7 +8,7 @@ use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{ExitWatch, Leader, Mark};
+use acp_bridge::process::{ExitWatch, Leader};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -46,7 +46,6 @@ pub(super) struct Task {
     pub(super) stderr: Option<pipe::Receiver>,
     pub(super) leader_exit: Option<ExitWatch>,
     pub(super) leader: Leader,
-    pub(super) mark: Mark,
     pub(super) reader: LineReader,
     pub(super) outbox: Outbox<Delivery>,
     pub(super) table: Table<Arc<Request>>,
@@ -155,6 +154,7 @@ impl Task {
                 self.stop.replies.push(reply);
                 self.begin_stop(reason);
             }
+            Command::Abandon { reason } => self.abandon(reason),
             Command::Stderr { max_bytes, reply } => {
                 let _ = reply.send(self.stderr_report(max_bytes));
             }
@@ -252,6 +252,9 @@ impl Task {
 
     fn leader_exited(&mut self) {
         self.leader_exit = None;
+        if self.leader.is_abandoned() {
+            return self.abandon("its keeper was killed");
+        }
         if self.stdout.is_some() && !self.stop.is_begun() {
             self.drain("the leader exited while its output is still open");
         }

@@ -26,7 +26,14 @@ impl Method for List {
         let (task_id, session_id) = (params.task_id.as_deref(), params.session_id.as_deref());
         connection.hub.authorise_scope(&owner, task_id, session_id)?;
         let executions = connection.hub.executions(&owner, task_id, session_id);
-        Ok(ExecutionListResult { executions: executions.iter().map(|e| e.info()).collect() })
+        let mut shown: Vec<ExecutionInfo> = executions.iter().map(|e| e.info()).collect();
+        if params.processes {
+            let looked = tokio::task::spawn_blocking(move || executions.iter().map(|e| e.processes()).collect::<Vec<_>>());
+            for (info, processes) in shown.iter_mut().zip(looked.await.unwrap_or_default()) {
+                info.processes = Some(processes).filter(|processes| !processes.is_empty());
+            }
+        }
+        Ok(ExecutionListResult { executions: shown })
     }
 }
 

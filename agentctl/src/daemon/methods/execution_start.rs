@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use acp_bridge::presentation::{MARKER, Redactor};
-use acp_bridge::process::{Inherited, Mark, SpawnError, Spec};
+use acp_bridge::process::{Inherited, SpawnError, Spec};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -106,19 +106,18 @@ pub(super) async fn start(
 ) -> Result<Arc<Execution>, Failure> {
     let hub = &connection.hub;
     let id = reservation.execution_id;
-    let mark = format!("{MARK}={id}");
     let env = environment(hub, params, id);
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
     let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
     let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd), inherited };
-    let process = hub.spawner.spawn(spec).await.map_err(|error| spawn_failure(&error, &redactor))?;
+    let process = hub.guard().spawn(spec).await.map_err(|error| spawn_failure(&error, &redactor))?;
     hub.audit.session(key.clone(), params.task_id.clone(), started_at);
     hub.audit.execution_started(ExecutionStarted {
         execution_id: id,
         session: key.clone(),
         agent: command.clone(),
-        pid: process.pid.as_raw().cast_unsigned(),
+        pid: process.leader.pid.as_raw().cast_unsigned(),
         at: started_at,
     });
     let about = Launch {
@@ -129,7 +128,6 @@ pub(super) async fn start(
         command,
         cwd: params.cwd.clone(),
         started_at,
-        mark: Mark(mark),
         redactor,
         process,
         client,

@@ -20,6 +20,12 @@ class Failed(Exception):
     pass
 
 
+def environment(folder, home):
+    """What everything of a run is started with."""
+    return {"PATH": os.environ["PATH"], "HOME": str(home), MARK: str(folder),
+            "AGENTCTL_SOCKET": str(folder / "run/control.sock"), "AGENTCTL_STATE_DIR": str(folder / "state")}
+
+
 class Run:
     """One agent under one daemon, in a folder of its own."""
 
@@ -30,8 +36,7 @@ class Run:
         self.cwd.mkdir(parents=True)
         self.model = model.Model(model.Script(self.cwd, steps))
         command, env = agent.configure(agents / agent.name / "node_modules", home, self.cwd, self.model.url, auto)
-        self.env = {"PATH": os.environ["PATH"], "HOME": str(home), MARK: str(self.folder), "MY_API_TOKEN": CANARY,
-                    "AGENTCTL_SOCKET": str(self.folder / "run/control.sock"), "AGENTCTL_STATE_DIR": str(self.folder / "state")}
+        self.env = environment(self.folder, home) | {"MY_API_TOKEN": CANARY}
         line = [agentctl, "run", "--task", "t", "--session", "s", "-p", f"Please run the command now. My token is {CANARY}."]
         if record:
             record.parent.mkdir(parents=True, exist_ok=True)

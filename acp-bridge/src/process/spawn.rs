@@ -83,11 +83,14 @@ fn in_child(parent: Pid, limits: Limits, inherited: Option<&Inherited>) -> io::R
 /// Every signal acts as if nobody had ever changed it: ignored ones would stay ignored over an exec (those of a daemon that
 /// was started by `nohup` or as a background job). Async-signal-safe.
 pub(super) fn default_signals() {
+    // By the kernel's call: the C library keeps two signals for itself, which a parent may have ignored all the same.
+    // An action of zeros is SIG_DFL; the kernel's set of signals has eight bytes.
+    let action = [0u64; 8];
     for number in 1..=nix::libc::SIGRTMAX() {
-        // SAFETY: SIG_DFL is no handler. SIGKILL, SIGSTOP and the C library's own two are refused, which does no harm.
+        // SAFETY: SIG_DFL is no handler, and `action` is longer than what is read. SIGKILL and SIGSTOP are refused, without harm.
         #[allow(unsafe_code)]
         unsafe {
-            nix::libc::signal(number, nix::libc::SIG_DFL);
+            nix::libc::syscall(nix::libc::SYS_rt_sigaction, number, action.as_ptr(), std::ptr::null::<u64>(), 8usize);
         }
     }
 }

@@ -24,6 +24,8 @@ struct Keeper<'a> {
     line: &'a OwnedFd,
     ended: &'a Ended,
     leader: Pid,
+    /// The leader at its start.
+    began: Option<(Process, String)>,
     exit: Option<ExitStatus>,
     /// Who was there when the stop began.
     seen: Vec<(Process, String)>,
@@ -51,9 +53,11 @@ fn run(to_daemon: &OwnedFd, ended: &Ended) -> io::Result<bool> {
     };
     drop(spec);
     let leader = Pid::from_raw(child.id().cast_signed());
-    let identity = |pid: Pid| (pid.as_raw(), Process::read(pid).map_or(0, |p| p.start.0));
-    tell(to_daemon, &Report::Started { keeper: identity(Pid::this()), leader: identity(leader) });
-    let mut keeper = Keeper { line: to_daemon, ended, leader, exit: None, seen: Vec::new() };
+    let began = Process::read(leader).map(|p| (p.clone(), p.command_line()));
+    let identity = |pid: Pid, process: Option<&Process>| (pid.as_raw(), process.map_or(0, |p| p.start.0));
+    let keeper = identity(Pid::this(), Process::read(Pid::this()).as_ref());
+    tell(to_daemon, &Report::Started { keeper, leader: identity(leader, began.as_ref().map(|(process, _)| process)) });
+    let mut keeper = Keeper { line: to_daemon, ended, leader, began, exit: None, seen: Vec::new() };
     keeper.serve(&mut buffer)?;
     Ok(end_below(Some(leader), LAST_WAIT, |pause| ended.wait(pause)).survivors.is_empty())
 }
@@ -70,7 +74,7 @@ impl Keeper<'_> {
             while let Some(order) = take(buffer) {
                 match order {
                     Order::Start(..) => {}
-                    Order::Look => self.look(),
+                    Order::Look { leader } => self.look(leader),
                     // Not reaped before the end: the number is its own.
                     Order::Signal(number) => drop(nix::sys::signal::Signal::try_from(number).map(|signal| killpg(self.leader, signal))),
                     Order::End => {
@@ -98,9 +102,11 @@ impl Keeper<'_> {
         }
     }
 
-    fn look(&mut self) {
-        let there = below(Pid::this()).into_iter().filter(|p| !p.zombie).take(NAMED);
-        self.seen = there.map(|p| (p.clone(), p.command_line())).collect();
+    /// With the leader even if it is gone by now: stdin is closed right after this is asked for.
+    fn look(&mut self, leader: bool) {
+        let there = below(Pid::this()).into_iter().filter(|p| !p.zombie && p.pid != self.leader).take(NAMED);
+        self.seen = self.began.iter().filter(|_| leader).cloned().collect();
+        self.seen.extend(there.map(|p| (p.clone(), p.command_line())));
     }
 
     fn end(&mut self) -> TreeEnd {

@@ -13,7 +13,7 @@ use super::TREE_WAIT;
 use super::message::{Order, Report, line, take};
 use crate::process::procfs::{Process, StartTime, is_alive};
 use crate::process::spec::SpawnError;
-use crate::process::tree::{ExitStatus, TreeEnd, below, kill};
+use crate::process::tree::{ExitStatus, TreeEnd, below, children, kill};
 
 /// How much longer than its own wait a keeper has for its report; one that is stopped or hangs is killed then.
 const REPORT_WAIT: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ pub struct Leader {
     pub start: StartTime,
     /// What is below its keeper.
     pub tree: Tree,
+    /// What adopts the tree of a killed keeper.
+    guard: Pid,
     keeper: Arc<Line>,
 }
 
@@ -75,7 +77,7 @@ struct Heard {
 
 impl Leader {
     /// Waits until a keeper has started its agent.
-    pub(super) async fn started(stream: UnixStream) -> Result<Self, SpawnError> {
+    pub(super) async fn started(stream: UnixStream, guard: Pid) -> Result<Self, SpawnError> {
         let keeper = Arc::new(Line { stream, heard: Mutex::default() });
         keeper.hear(|heard| heard.started.is_some() || heard.refused.is_some()).await;
         let (started, refused) = {
@@ -85,7 +87,7 @@ impl Leader {
         let gone = || SpawnError::System(io::Error::other("the guard is gone, or was ended while it started the agent"));
         let ((keeper_pid, keeper_start), (pid, start)) = started.ok_or_else(|| refused.unwrap_or_else(gone))?;
         let tree = Tree { keeper: Pid::from_raw(keeper_pid), start: StartTime(keeper_start) };
-        Ok(Self { pid: Pid::from_raw(pid), start: StartTime(start), tree, keeper })
+        Ok(Self { pid: Pid::from_raw(pid), start: StartTime(start), tree, guard, keeper })
     }
 
     /// Lets its exit be waited for.
@@ -106,7 +108,7 @@ impl Leader {
 
     /// Lets the report of the end name who is there now.
     pub fn look(&self) {
-        self.keeper.tell(&Order::Look);
+        self.keeper.tell(&Order::Look { leader: self.exit().is_none() });
     }
 
     /// Signals its process group.
@@ -124,16 +126,23 @@ impl Leader {
         if let Some(end) = self.keeper.heard.lock().end.take() {
             return end;
         }
-        // The leader died with its keeper; it is told from what has its number now by its start.
+        // The leader died with its keeper, and the guard kills the rest.
         let deadline = tokio::time::Instant::now() + STRAYS_WAIT;
-        while is_alive(self.pid, self.start) && tokio::time::Instant::now() < deadline {
+        while !self.left().is_empty() && tokio::time::Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        let mut end = TreeEnd { exit: self.exit(), ..TreeEnd::default() };
-        if let Some(left) = Process::read(self.pid).filter(|p| p.start == self.start && !p.zombie) {
-            end.survivors.push((self.pid.as_raw(), left.command_line()));
-        }
-        end
+        let survivors = self.left().into_iter().map(|p| (p.pid.as_raw(), p.command_line())).collect();
+        TreeEnd { exit: self.exit(), survivors, ..TreeEnd::default() }
+    }
+
+    /// The leader, and what the guard has adopted and not yet reaped, of this tree or of another whose keeper was killed.
+    ///
+    /// Keepers share the guard's session, which no process of an agent can join: whatever else is its child, is adopted.
+    fn left(&self) -> Vec<Process> {
+        let adopted = |p: &Process| p.session != self.guard && p.parent == self.guard;
+        let leader = Process::read(self.pid).filter(|p| p.start == self.start && !p.zombie);
+        let strays = children(self.guard).into_iter().filter_map(Process::read).filter(adopted);
+        leader.into_iter().chain(strays.filter(|p| p.pid != self.pid)).collect()
     }
 }
 

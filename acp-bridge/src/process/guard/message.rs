@@ -10,8 +10,8 @@ use crate::process::tree::{ExitStatus, TreeEnd};
 pub(super) enum Order {
     /// Start the agent; its stdin, stdout and stderr come with this message. The first order.
     Start(Box<Spec>, Limits),
-    /// Remember who is there now, for the report.
-    Look,
+    /// Remember who is there now, for the report; the leader, too, if this says that it runs.
+    Look { leader: bool },
     /// Signal the agent's group.
     Signal(i32),
     /// End everything, report and go.

@@ -94,7 +94,7 @@ impl Guard {
             sent += keeper.async_io(Interest::WRITABLE, || send(&keeper, &order[sent..], &[])).await?;
         }
         drop((its_stdin, its_stdout, its_stderr));
-        let leader = Leader::started(keeper).await?;
+        let leader = Leader::started(keeper, self.pid()).await?;
         Ok(Spawned { leader, stdin: nonblocking(stdin)?, stdout: nonblocking(stdout)?, stderr: nonblocking(stderr)? })
     }
 

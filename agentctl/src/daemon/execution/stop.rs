@@ -88,6 +88,12 @@ impl Task {
         self.flush();
     }
 
+    /// Starts to end it without a wait for what closing stdin does.
+    pub(super) fn stop_soon(&mut self, reason: &'static str) {
+        self.begin_stop(reason);
+        self.stop.deadline = Some(Instant::now());
+    }
+
     /// It is to end without further ado: nobody keeps its tree any more, or will soon.
     pub(super) fn abandon(&mut self, reason: &'static str) {
         if !self.stop.is_begun() {

@@ -8,7 +8,7 @@ use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::outbox::Outbox;
 use acp_bridge::presentation::Redactor;
-use acp_bridge::process::{ExitWatch, Leader};
+use acp_bridge::process::{ExitStatus, ExitWatch, Leader};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -256,7 +256,11 @@ impl Task {
             return self.abandon("its keeper was killed");
         }
         if self.stdout.is_some() && !self.stop.is_begun() {
-            self.drain("the leader exited while its output is still open");
+            match self.leader.exit() {
+                // A wrapper that hands over to its agent exits; what was killed has handed over nothing.
+                Some(ExitStatus::Signal(_)) => self.stop_soon("the leader was killed while its output is still open"),
+                _ => self.drain("the leader exited while its output is still open"),
+            }
         }
     }
 

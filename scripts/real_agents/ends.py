@@ -131,7 +131,7 @@ def table(name, agent, agents, agentctl):
                 run.bring(state)
                 count, took = run.end(how)
                 good &= took <= ALLOWED
-                said = f"{count:>3} processes, none after {took * 1000:5.0f} ms{'' if took <= ALLOWED else '  TOO LATE'}"
+                said = f"{count} gone after {took * 1000:5.0f} ms{'' if took <= ALLOWED else '  TOO LATE'}"
             except (cases.Failed, OSError, ValueError, subprocess.TimeoutExpired) as problem:
                 good, said = False, f"FAILED: {problem}"
             finally:

@@ -49,9 +49,10 @@ impl Ps {
 
 /// The processes of an execution, each below its parent.
 fn tree(execution: &ExecutionInfo, processes: &[TreeProcess]) -> String {
-    let mib = |bytes: u64| format!("{}.{} MiB", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20);
+    let mib = |bytes: u64| format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20);
     let all = processes.iter().map(|p| p.resident_bytes).sum();
-    let mut text = format!("\n{}: {} processes, {} resident\n", execution.execution_id, processes.len(), mib(all));
+    let plural = if processes.len() == 1 { "" } else { "es" };
+    let mut text = format!("\n{}: {} process{plural}, {} resident\n", execution.execution_id, processes.len(), mib(all));
     let mut depths: HashMap<i32, usize> = HashMap::new();
     for process in processes {
         let depth = depths.get(&process.parent).map_or(0, |depth| depth + 1);

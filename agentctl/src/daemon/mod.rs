@@ -10,6 +10,7 @@ mod peer;
 mod principal;
 mod serve;
 mod server;
+mod socket;
 mod token;
 mod visitor;
 

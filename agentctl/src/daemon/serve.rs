@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal};
-use tokio::net::UnixListener;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -21,6 +20,7 @@ use super::hub::{Hub, Parts, Settings, agent_environment};
 use super::lock::Lock;
 use super::mcp;
 use super::server;
+use super::socket::{self, Socket};
 use super::token::Tokens;
 use crate::audit::{self, Audit};
 use crate::paths;
@@ -57,10 +57,8 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut child = signal(SignalKind::child())?;
 
-    let folder = paths::socket_folder(&options.socket);
-    paths::make_private(&folder)?;
+    let socket_lock = socket::lock(&options.socket)?;
     paths::make_private(&options.state_dir)?;
-    let _socket_lock = Lock::take(&with_suffix(&options.socket, ".lock"), &options.socket)?;
     let _state_lock = Lock::take(&options.state_dir.join("daemon.lock"), &options.state_dir)?;
 
     become_reaper().context("cannot become a child subreaper")?;
@@ -86,10 +84,15 @@ async fn run(options: Options) -> anyhow::Result<()> {
     });
     acp_bridge::presentation::warm_up();
 
-    let listener = listen(&options.socket)?;
-    let mcp_socket = paths::mcp_socket(&options.socket);
-    let mcp = tokio::spawn(mcp::accept(hub.clone(), listen(&mcp_socket)?));
-    let server = tokio::spawn(server::accept(hub.clone(), listener));
+    let (control, mcp) = (Socket::open(&options.socket, Some(socket_lock))?, Socket::open(&paths::mcp_socket(&options.socket), None)?);
+    let mcp = tokio::spawn(mcp.serve({
+        let hub = hub.clone();
+        move |stream| mcp::session(hub.clone(), stream)
+    }));
+    let control = tokio::spawn(control.serve({
+        let hub = hub.clone();
+        move |stream| server::connection(hub.clone(), stream)
+    }));
     tracing::info!(socket = %options.socket.display(), state_dir = %options.state_dir.display(), pid = std::process::id(), "ready");
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
@@ -112,10 +115,11 @@ async fn run(options: Options) -> anyhow::Result<()> {
     let live = hub.begin_shutdown();
     tracing::info!(executions = live.len(), "shutting down");
     stop_all(&hub, live).await;
-    server.abort();
-    mcp.abort();
-    let _ = std::fs::remove_file(&mcp_socket);
-    let _ = std::fs::remove_file(&options.socket);
+    for server in [mcp, control] {
+        server.abort();
+        // The socket is gone then.
+        let _ = server.await;
+    }
     hub.guard().end().await;
     server::drain(&hub, Duration::from_millis(200)).await;
     let (closed, done) = tokio::sync::oneshot::channel();
@@ -182,25 +186,6 @@ async fn stop_all(hub: &Arc<Hub>, mut live: Vec<Arc<super::execution::Execution>
     if survivors > 0 {
         tracing::error!(survivors, "processes of agents could not be ended");
     }
-}
-
-fn listen(socket: &Path) -> anyhow::Result<UnixListener> {
-    // We hold its lock: a socket that is there was left by a daemon that is gone.
-    match std::fs::symlink_metadata(socket) {
-        Ok(meta) if std::os::unix::fs::FileTypeExt::is_socket(&meta.file_type()) => std::fs::remove_file(socket)?,
-        Ok(_) => anyhow::bail!("{} is there and is no socket; move it away", socket.display()),
-        Err(_) => {}
-    }
-    let old = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o177));
-    let listener = UnixListener::bind(socket);
-    nix::sys::stat::umask(old);
-    listener.with_context(|| format!("cannot listen on {}", socket.display()))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// Raises the soft limit of descriptors to the hard one; returns what it was.

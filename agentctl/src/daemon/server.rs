@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use serde_json::value::RawValue;
 use tokio::io::Interest;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -125,27 +125,6 @@ impl Connection {
     }
 }
 
-/// Takes connections for ever.
-pub async fn accept(hub: Arc<Hub>, listener: UnixListener) {
-    accept_with(listener, |stream| connection(hub.clone(), stream)).await;
-}
-
-/// Takes connections for ever, and serves each in a task of its own.
-pub async fn accept_with<F: Future<Output = ()> + Send + 'static>(listener: UnixListener, serve: impl Fn(UnixStream) -> F) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                tokio::spawn(serve(stream));
-            }
-            Err(error) => {
-                // Out of descriptors: the connection waits; so do we, rather than spin.
-                tracing::warn!("cannot accept a connection: {error}");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-        }
-    }
-}
-
 /// Waits until every call has its answer, for a moment: after the last execution's end there is nothing to wait for.
 pub async fn drain(hub: &Hub, at_most: Duration) {
     let deadline = tokio::time::Instant::now() + at_most;
@@ -154,7 +133,8 @@ pub async fn drain(hub: &Hub, at_most: Duration) {
     }
 }
 
-async fn connection(hub: Arc<Hub>, stream: UnixStream) {
+/// Serves a client of the control socket.
+pub async fn connection(hub: Arc<Hub>, stream: UnixStream) {
     let visitor = Visitor::of(&stream);
     if !is_of_our_user(&stream) {
         return;

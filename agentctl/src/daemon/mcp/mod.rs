@@ -12,24 +12,20 @@ mod transport;
 use std::sync::Arc;
 
 use rmcp::ServiceExt as _;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
 use super::hub::Hub;
 use super::methods;
 use super::peer::Peer;
-use super::server::{Connection, accept_with, close, is_of_our_user};
+use super::server::{Connection, close, is_of_our_user};
 use super::visitor::Visitor;
 use crate::domain::Source;
 use crate::wire::{Incoming, response_line};
 use server::Server;
 use transport::Lines;
 
-/// Takes MCP clients for ever.
-pub async fn accept(hub: Arc<Hub>, listener: UnixListener) {
-    accept_with(listener, |stream| session(hub.clone(), stream)).await;
-}
-
-async fn session(hub: Arc<Hub>, stream: UnixStream) {
+/// Serves an MCP client.
+pub async fn session(hub: Arc<Hub>, stream: UnixStream) {
     let visitor = Visitor::of(&stream);
     if !is_of_our_user(&stream) {
         return;

@@ -30,7 +30,7 @@ pub enum FolderError {
         mode: u32,
     },
     /// The system says no.
-    #[error("cannot use {path}: {source}")]
+    #[error("cannot use {path}")]
     Io {
         /// The path.
         path: PathBuf,

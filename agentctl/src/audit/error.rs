@@ -36,7 +36,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// The folder or a file can't be used.
-    #[error("cannot use {}: {source}", path.display())]
+    #[error("cannot use {}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// SQLite can't open, read or write it.
-    #[error("cannot open {}: {source}", path.display())]
+    #[error("cannot open {}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,

@@ -23,7 +23,7 @@ pub enum LockError {
         pid: String,
     },
     /// The system says no.
-    #[error("cannot lock {path}: {source}")]
+    #[error("cannot lock {path}")]
     Io {
         /// The lock file.
         path: PathBuf,

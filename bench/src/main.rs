@@ -11,8 +11,10 @@ mod once;
 mod pump;
 mod relay;
 mod rows;
+mod soak;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -44,16 +46,20 @@ enum Command {
     Pump(pump::Pump),
     /// The yardstick of prompts: a relay
     Relay(relay::Relay),
+    /// Mixed load with random faults, and what is left of it
+    Soak(soak::Soak),
     /// Run a command once and tell its time and memory
     Once { command: Vec<String> },
 }
 
-fn main() {
+fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run { rows, json, acpx, slow_disk } => rows::run(&rows, json.as_deref(), acpx.as_deref(), slow_disk.as_deref()),
         Command::Agent(agent) => agent.run(),
         Command::Pump(pump) => pump.run(),
         Command::Relay(relay) => relay.run(),
         Command::Once { command } => once::run(&command),
+        Command::Soak(soak) => return soak.run(),
     }
+    ExitCode::SUCCESS
 }

@@ -50,16 +50,24 @@ impl Reply {
 impl Conn {
     /// Connects.
     pub fn open(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).unwrap_or_else(|error| panic!("cannot connect to {}: {error}", socket.display()));
-        stream.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout can be set");
-        Self {
+        Self::try_open(socket).unwrap_or_else(|error| panic!("cannot connect to {}: {error}", socket.display()))
+    }
+
+    /// Connects, if that can be done now.
+    ///
+    /// # Errors
+    /// Those of `connect(2)`.
+    pub fn try_open(socket: &Path) -> std::io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(Duration::from_millis(50)))?;
+        Ok(Self {
             reader: BufReader::new(stream),
             partial: Vec::new(),
             next_id: 1,
             answers: HashMap::new(),
             events: VecDeque::new(),
             without_id: VecDeque::new(),
-        }
+        })
     }
 
     /// Writes raw bytes.

@@ -14,6 +14,8 @@ pub const REFUSAL_BYTES: usize = 1024 * 1024;
 pub const UNREAD_BYTES: usize = 32 * 1024 * 1024;
 /// Reports of one execution that are logged: further ones are only counted and told as events.
 pub const LOGGED_REPORTS: u64 = 100;
+/// Bytes of turns waiting for an agent that doesn't read: a further turn is refused with `limit_reached`. One may be over it.
+pub const PROMPT_BACKLOG: usize = 16 * 1024 * 1024;
 /// Bytes of recent stderr of one execution: the oldest are dropped.
 pub const STDERR_RING: usize = 64 * 1024;
 /// Bytes of stderr of an ended execution that is remembered.

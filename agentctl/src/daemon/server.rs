@@ -194,7 +194,7 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
     let slots = Arc::new(Semaphore::new(CONNECTION_REQUESTS));
     let mut reader = LineReader::new(CONTROL_LINE);
     let mut scratch = vec![0; 16 * 1024];
-    let mut first = true;
+    let (mut first, mut looked) = (true, false);
     loop {
         // A client that does not read its answers gets no further ones.
         peer.has_room().await;
@@ -231,6 +231,10 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                         // Nothing that follows it is carried out as somebody else.
                         carry_out(connection, call).await;
                         continue;
+                    }
+                    if !std::mem::replace(&mut looked, true) {
+                        // Where the caller runs takes a moment to tell: nothing piles up meanwhile. Each call hears what came of it.
+                        let _ = connection.visitor.admit(&connection.hub).await;
                     }
                     let connection = connection.clone();
                     // Not tied to the connection: a client that goes away does not undo its call.
@@ -303,7 +307,7 @@ async fn carry_out(connection: &Arc<Connection>, call: Call) {
     } else {
         None
     };
-    let outcome = methods::call(connection, &call.method, call.params.as_deref(), first).await;
+    let outcome = methods::call(connection, &call.method, call.params, first).await;
     let (result, after) = match outcome {
         Ok(done) => (Ok(done.result), done.after),
         Err(failure) => (Err(failure), None),

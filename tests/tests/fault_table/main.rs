@@ -6,6 +6,7 @@
 
 mod disk;
 mod signals;
+mod streams;
 mod system;
 mod world;
 
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let is_wanted = |row: &&Row| wanted.is_empty() || wanted.iter().any(|start| row.fault.starts_with(start.as_str()));
     let mut broken = 0;
     println!("| fault | what is promised | what was seen | kept |\n| --- | --- | --- | --- |");
-    for Row { fault, promise, run } in [disk::ROWS, system::ROWS, signals::ROWS].concat().iter().filter(is_wanted) {
+    for Row { fault, promise, run } in [disk::ROWS, system::ROWS, signals::ROWS, streams::ROWS].concat().iter().filter(is_wanted) {
         let (seen, kept) = match catch_unwind(run) {
             Ok(Seen::Kept(seen)) => (seen, "yes"),
             Ok(Seen::NotHere(why)) => (why.to_owned(), "not tried"),

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::task::Task;
 use crate::code::Code;
-use crate::limits::CANCEL_WAIT;
+use crate::limits::{CANCEL_WAIT, PROMPT_BACKLOG};
 use crate::wire::{CancelResult, Event, Failure, State, Topic};
 
 /// A turn that the agent has not ended yet.
@@ -49,6 +49,11 @@ impl Task {
         };
         if self.turns.contains_key(&acp_session_id) {
             return drop(reply.send(Err(Failure::because(Code::SessionBusy, "A turn of this session is running."))));
+        }
+        let waiting = self.outbox.bulk_bytes();
+        if waiting > 0 && waiting + prompt.get().len() > PROMPT_BACKLOG {
+            let text = format!("{waiting} bytes of earlier turns wait for the agent, which does not read them.");
+            return drop(reply.send(Err(Failure::because(Code::LimitReached, text))));
         }
         self.begin_turn(&acp_session_id, Some(reply));
         let id = self.asks.prompt(&acp_session_id);

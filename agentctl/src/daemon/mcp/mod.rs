@@ -55,7 +55,7 @@ async fn greet(connection: &Arc<Connection>, lines: &mut Lines) -> bool {
         return true;
     }
     lines.skip();
-    let outcome = methods::call(connection, &call.method, call.params.as_deref(), true).await;
+    let outcome = methods::call(connection, &call.method, call.params, true).await;
     let (result, after) = outcome.map_or_else(|failure| (Err(failure), None), |done| (Ok(done.result), done.after));
     if let Some(after) = after {
         after();

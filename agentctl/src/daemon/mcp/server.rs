@@ -51,7 +51,7 @@ impl Server {
     /// Makes a call of the control socket, with its checks, as this session.
     async fn call<P: Serialize, R: DeserializeOwned>(&self, method: &str, params: &P) -> Result<R, Failure> {
         let params = serde_json::value::to_raw_value(params).map_err(|_| Failure::of(Code::Internal))?;
-        let done = methods::call(&self.connection, method, Some(&params), false).await?;
+        let done = methods::call(&self.connection, method, Some(params), false).await?;
         if let Some(after) = done.after {
             after();
         }

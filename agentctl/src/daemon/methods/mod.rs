@@ -66,7 +66,7 @@ macro_rules! methods {
         ///
         /// # Errors
         /// As the method says; -32601 and -32602 of JSON-RPC.
-        pub async fn call(connection: &Arc<Connection>, method: &str, params: Option<&RawValue>, first: bool) -> Result<Done, Failure> {
+        pub async fn call(connection: &Arc<Connection>, method: &str, params: Option<Box<RawValue>>, first: bool) -> Result<Done, Failure> {
             match method {
                 control::Hello::NAME if !first => {
                     Err(Failure::rpc(-32600, "control/hello is only served as the first call of a connection"))
@@ -122,22 +122,25 @@ pub fn takes_descriptors(method: &str) -> bool {
     method == proxy_start::Start::NAME
 }
 
-async fn carry_out<M: Method>(connection: &Arc<Connection>, params: Option<&RawValue>) -> Result<Done, Failure> {
+async fn carry_out<M: Method>(connection: &Arc<Connection>, raw_params: Option<Box<RawValue>>) -> Result<Done, Failure> {
+    let given = raw_params.as_deref();
     if M::ACCESS != Access::Anyone {
         if let Err(failure) = connection.visitor.admit(&connection.hub).await {
-            if let Ok(params) = read_params::<M::Params>(params) {
+            if let Ok(params) = read_params::<M::Params>(given) {
                 M::refused(connection, params, &failure);
             }
             return Err(failure);
         }
         connection.principal().may(M::ACCESS, &connection.hub.tokens)?;
     }
-    let params = read_params::<M::Params>(params).inspect_err(|_| {
-        if M::NAME == control::Hello::NAME && params.is_some_and(|params| params.get().contains("token")) {
+    let params = read_params::<M::Params>(given).inspect_err(|_| {
+        if M::NAME == control::Hello::NAME && given.is_some_and(|params| params.get().contains("token")) {
             // It wanted to be somebody else: it never has the rights of its user id instead.
             let _ = connection.authenticate("");
         }
     })?;
+    // A call may take hours: its text is not kept.
+    drop(raw_params);
     let result = M::call(connection, params).await?;
     let after = M::after(connection, &result);
     Ok(Done { result: raw(&result), after })

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema::{
-    CancelNotification, ClientCapabilities, ContentBlock, Implementation, InitializeRequest, NewSessionRequest, RequestPermissionOutcome,
-    RequestPermissionResponse, SelectedPermissionOutcome, TextContent,
+    CancelNotification, ClientCapabilities, ContentBlock, Implementation, InitializeRequest, LoadSessionRequest, NewSessionRequest,
+    RequestPermissionOutcome, RequestPermissionResponse, ResumeSessionRequest, SelectedPermissionOutcome, TextContent,
 };
 use bytes::Bytes;
 use serde::Serialize;
@@ -47,6 +47,16 @@ pub fn initialize(id: &RpcId, client_name: &str, client_version: &str) -> Frame 
 /// `session/new` without MCP servers.
 pub fn session_new(id: &RpcId, cwd: &Path) -> Frame {
     request(id, "session/new", &NewSessionRequest::new(cwd))
+}
+
+/// `session/resume`: a session goes on, without its history.
+pub fn session_resume(id: &RpcId, acp_session_id: &str, cwd: &Path) -> Frame {
+    request(id, "session/resume", &ResumeSessionRequest::new(acp_session_id.to_owned(), cwd))
+}
+
+/// `session/load`: a session goes on, and its history is told again before the answer.
+pub fn session_load(id: &RpcId, acp_session_id: &str, cwd: &Path) -> Frame {
+    request(id, "session/load", &LoadSessionRequest::new(acp_session_id.to_owned(), cwd))
 }
 
 /// `session/prompt` with content blocks as their author wrote them.
@@ -144,6 +154,10 @@ pub struct AgentInfo {
     pub version: Option<String>,
     /// `authMethods`: id and name of each.
     pub auth_methods: Vec<(String, Option<String>)>,
+    /// Whether it serves `session/resume`.
+    pub resumes: bool,
+    /// Whether it serves `session/load`.
+    pub loads: bool,
 }
 
 impl AgentInfo {
@@ -152,12 +166,17 @@ impl AgentInfo {
         let Ok(result) = Members::read(result) else { return Self::default() };
         let info = result.get("agentInfo").and_then(|raw| Members::read(raw).ok());
         let of_info = |name: &str| info.as_ref().and_then(|info| info.string(name));
+        let capabilities = result.get("agentCapabilities").and_then(|raw| Members::read(raw).ok());
+        let of_sessions = capabilities.as_ref().and_then(|all| Members::read(all.get("sessionCapabilities")?).ok());
         let methods = result.get("authMethods").and_then(json::elements).unwrap_or_default();
         Self {
             protocol_version: result.get("protocolVersion").and_then(|raw| raw.get().parse().ok()),
             name: of_info("name"),
             title: of_info("title"),
             version: of_info("version"),
+            // An object, also an empty one, says yes.
+            resumes: of_sessions.is_some_and(|all| all.get("resume").is_some_and(|raw| raw.get().starts_with('{'))),
+            loads: capabilities.is_some_and(|all| all.get("loadSession").is_some_and(|raw| raw.get() == "true")),
             auth_methods: methods
                 .into_iter()
                 .filter_map(|raw| Members::read(raw).ok())

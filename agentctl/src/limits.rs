@@ -74,6 +74,23 @@ pub const TOKENS: usize = 1024;
 /// How coarsely the last use of a token is known.
 pub const TOKEN_USE_GRAIN: Duration = Duration::from_secs(60 * 60);
 
+/// Delay of the first restart; each further one in a row doubles it.
+pub const RESTART_FIRST: Duration = Duration::from_millis(500);
+/// The longest delay of a restart.
+pub const RESTART_MOST: Duration = Duration::from_secs(60);
+/// Who ran so long before it ended begins with the first delay again.
+pub const RESTART_WELL: Duration = Duration::from_secs(60);
+/// Ends of a session's agent within a time since somebody started it: one more parks it.
+pub const RESTARTS_SHORT: (usize, Duration) = (5, Duration::from_secs(10 * 60));
+/// See [`RESTARTS_SHORT`].
+pub const RESTARTS_LONG: (usize, Duration) = (10, Duration::from_secs(24 * 60 * 60));
+/// How often the processes of an execution with limits are looked at: one over a limit is ended.
+pub const TREE_LOOK: Duration = Duration::from_secs(1);
+/// Descriptors of the daemon that starts leave free: one that would not fails with `limit_reached`.
+pub const SPARE_DESCRIPTORS: u64 = 64;
+/// Old acp sessions that were reset and whose prompts are refused: the oldest is forgotten.
+pub const RESET_SESSIONS: usize = 64;
+
 /// Answer to `initialize`, and then to `session/new`: `initialize_timeout`, `session_new_failed`. Set by `--initialize-timeout`.
 pub const INITIALIZE_WAIT: Duration = Duration::from_secs(60);
 /// Nothing of an answer written: it is taken back, `permission_delivery_failed`.

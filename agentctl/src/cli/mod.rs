@@ -18,6 +18,7 @@ mod ps;
 mod record;
 mod replay;
 mod resolve;
+mod restart;
 mod run;
 mod serve;
 mod shutdown;
@@ -116,6 +117,7 @@ enum Command {
     Ps(ps::Ps),
     /// End an agent with its whole process tree
     Stop(stop::Stop),
+    Restart(restart::Restart),
     /// Send a prompt to a running agent and wait for the end of its turn
     Prompt(prompt::Prompt),
     /// Cancel a running turn, or one permission request
@@ -189,6 +191,7 @@ pub fn main() -> ExitCode {
         Command::Man(command) => command.run(&global),
         Command::Ps(command) => command.run(&global),
         Command::Stop(command) => command.run(&global),
+        Command::Restart(command) => command.run(&global),
         Command::Prompt(command) => command.run(&global),
         Command::Cancel(command) => command.run(&global),
         Command::Permissions(command) => command.run(&global),

@@ -31,7 +31,7 @@ impl Ps {
     pub(super) fn run(self, global: &Global) -> Result<ExitCode, CliError> {
         let params = ExecutionListParams { task_id: self.task, session_id: self.session, processes: self.tree, owner: None };
         let mut result: ExecutionListResult = global.connect()?.call("execution/list", &params)?;
-        result.executions.retain(|e| self.all || e.state != State::Exited);
+        result.executions.retain(|e| self.all || e.state != State::Exited || is_to_restart(e));
         if global.json {
             output::json(&result);
             return Ok(ExitCode::SUCCESS);
@@ -70,6 +70,10 @@ fn odd(w: Witness) -> String {
     if found.is_empty() { "-".into() } else { found.join(", ") }
 }
 
+fn is_to_restart(e: &ExecutionInfo) -> bool {
+    e.restart.as_ref().is_some_and(|restart| restart.next_at.is_some())
+}
+
 fn row(e: &ExecutionInfo) -> Vec<String> {
     let state = serde_json::to_value(e.state).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
     let state = match e.exit {
@@ -77,6 +81,7 @@ fn row(e: &ExecutionInfo) -> Vec<String> {
         Some(Exit::Signal(signal)) => format!("{state} signal {signal}"),
         None => state,
     };
+    let state = if is_to_restart(e) { format!("{state}, starts again") } else { state };
     vec![
         e.execution_id.clone(),
         output::quote(&e.task_id),

@@ -38,6 +38,18 @@ pub(super) struct Run {
     /// End a live execution of the session first
     #[arg(long)]
     replace: bool,
+    /// Start it again when it ends by itself: never, on-failure or always
+    #[arg(long, value_name = "WHEN", requires = "detach", value_parser = ["never", "on-failure", "always"], default_value = "never", hide_default_value = true)]
+    restart: String,
+    /// End it once no turn ran, nothing was asked and it said nothing for so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    idle_stop: Option<u64>,
+    /// End it when its processes together have more MiB of resident memory
+    #[arg(long, value_name = "MIB")]
+    max_memory: Option<u64>,
+    /// End it when it has more processes
+    #[arg(long, value_name = "N")]
+    max_processes: Option<u64>,
     /// Record the session into this new file, for `agentctl replay`; known secrets, your name and home folder are left out
     #[arg(long, value_name = "FILE", conflicts_with = "detach")]
     record: Option<PathBuf>,
@@ -110,13 +122,17 @@ impl Run {
             session_id: self.what.session.clone(),
             replace: self.replace,
             bind: !self.detach,
+            restart: serde_json::from_value(self.restart.clone().into()).context("--restart")?,
+            idle_stop_s: self.idle_stop,
+            max_memory_bytes: self.max_memory.map(|mib| mib.saturating_mul(1 << 20)),
+            max_processes: self.max_processes,
             record: false,
             owner: None,
         })
     }
 }
 
-fn print(global: &Global, started: &StartResult) {
+pub(super) fn print(global: &Global, started: &StartResult) {
     if global.json {
         return output::json(started);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use acp_bridge::process::Guard;
 use dashmap::DashMap;
 use jiff::Timestamp;
+use nix::sys::resource::{Resource, getrlimit};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -17,7 +18,7 @@ use super::token::Tokens;
 use crate::audit::Audit;
 use crate::code::Code;
 use crate::domain::SessionKey;
-use crate::limits::{ID_BYTES, KEPT_EXECUTIONS};
+use crate::limits::{ID_BYTES, KEPT_EXECUTIONS, SPARE_DESCRIPTORS};
 use crate::wire::Failure;
 
 /// What can be set when the daemon is started.
@@ -233,13 +234,18 @@ impl Hub {
             drop(session);
             return Err(Unavailable::Busy(self.execution(live)));
         }
-        if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_executions {
+        let live = self.live.fetch_add(1, Ordering::Relaxed);
+        let full = if live >= self.settings.max_executions {
+            Some(format!("{live} executions live; --max-executions allows no more."))
+        } else {
+            self.out_of_descriptors(live)
+        };
+        if let Some(text) = full {
             self.live.fetch_sub(1, Ordering::Relaxed);
             drop(session);
             if new_session {
                 self.sessions.remove(key);
             }
-            let text = format!("{} executions live; --max-executions allows no more.", self.settings.max_executions);
             return Err(Unavailable::Failure(Failure::because(Code::LimitReached, text)));
         }
         session.live = Some(execution_id);
@@ -247,6 +253,17 @@ impl Hub {
         let generation = session.generation;
         drop(session);
         Ok(Reservation { hub: self.clone(), key: key.clone(), execution_id, generation, new_session, kept: false })
+    }
+
+    /// Why there are not enough descriptors for one more execution: what runs must not be hurt by a start.
+    fn out_of_descriptors(&self, live: usize) -> Option<String> {
+        // Pipes, the keeper's line, and an editor's three; a connection and its client's pidfd.
+        const OF_EXECUTION: usize = 7;
+        const OF_CONNECTION: usize = 2;
+        let (most, _) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+        let wanted = (live + 1) * OF_EXECUTION + self.connections.load(Ordering::Relaxed) * OF_CONNECTION;
+        (wanted as u64 + SPARE_DESCRIPTORS > most)
+            .then(|| format!("{live} executions live; the limit of {most} descriptors allows no more (`ulimit -n` of the daemon)."))
     }
 
     /// An execution has ended: its session is free.

@@ -8,6 +8,7 @@ mod mcp;
 mod methods;
 mod peer;
 mod principal;
+mod restart;
 mod serve;
 mod server;
 mod socket;

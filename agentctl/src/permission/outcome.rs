@@ -36,6 +36,10 @@ pub enum Refusal {
     TooMany,
     /// The execution is being stopped.
     Stopped,
+    /// It belongs to a session's history, which is told again.
+    Replayed,
+    /// Its session was given up for a new one.
+    SessionReset,
 }
 
 /// A request that left the table.

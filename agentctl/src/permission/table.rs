@@ -1,6 +1,6 @@
 //! The table of one execution's live requests.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use acp_bridge::id::RpcId;
 use uuid::Uuid;
@@ -9,6 +9,7 @@ use super::outcome::{Begun, Ended, Raised, Refusal, Refused, Unanswered};
 use super::right::{Delivery, Right};
 use super::turns::{TurnId, Turns};
 use crate::domain::End;
+use crate::limits::RESET_SESSIONS;
 
 /// One choice of a request, as far as the table decides by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub struct Table<P> {
     cap: usize,
     /// The execution is being stopped.
     stopped: bool,
+    /// A session's history is being told.
+    replaying: bool,
+    /// Sessions that were given up, oldest first.
+    given_up: VecDeque<String>,
 }
 
 #[derive(Debug)]
@@ -64,6 +69,8 @@ impl<P: Clone> Table<P> {
             turns: Turns::default(),
             cap,
             stopped: false,
+            replaying: false,
+            given_up: VecDeque::new(),
         }
     }
 
@@ -95,6 +102,8 @@ impl<P: Clone> Table<P> {
         let turn = self.turns.of_request(acp_session.as_deref());
         let why = match turn {
             _ if self.stopped => Some(Refusal::Stopped),
+            _ if self.replaying => Some(Refusal::Replayed),
+            _ if acp_session.as_ref().is_some_and(|session| self.given_up.contains(session)) => Some(Refusal::SessionReset),
             Some(turn) if turn.cancelled => Some(Refusal::TurnCancelled),
             _ if self.live.len() >= self.cap => Some(Refusal::TooMany),
             _ => None,
@@ -220,6 +229,25 @@ impl<P: Clone> Table<P> {
     /// An acp session of ours.
     pub fn know_session(&mut self, acp_session: &str) {
         self.turns.know(acp_session);
+    }
+
+    /// Whether a session's history is being told: what asks meanwhile is history, too, and refused.
+    pub fn replay(&mut self, replaying: bool) {
+        self.replaying = replaying;
+    }
+
+    /// See [`replay`](Self::replay).
+    pub fn is_replaying(&self) -> bool {
+        self.replaying
+    }
+
+    /// A session without a running turn is given up for a new one: its live requests end, later ones are refused.
+    pub fn give_up_session(&mut self, acp_session: &str) -> Vec<Ended<P>> {
+        if self.given_up.len() == RESET_SESSIONS {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back(acp_session.to_owned());
+        self.end_all(End::Cancelled, |entry| entry.acp_session.as_deref() == Some(acp_session))
     }
 
     /// Whether a live request was raised during the running turn of an acp session.

@@ -96,6 +96,9 @@ pub struct Event {
     /// `turn_ended`: the agent's stop reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
+    /// When the agent is started again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<String>,
     /// `event_gap`: how many events were dropped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,

@@ -36,6 +36,18 @@ pub struct StartParams {
     /// End the execution with this connection.
     #[serde(default)]
     pub bind: bool,
+    /// Whether it is started again when it ends; not together with `bind`.
+    #[serde(default, skip_serializing_if = "RestartPolicy::is_never")]
+    pub restart: RestartPolicy,
+    /// Ends it once no turn ran, no request was live and it said nothing for so many seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub idle_stop_s: Option<u64>,
+    /// Ends it when its processes together have more resident bytes than this; looked at every second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_memory_bytes: Option<u64>,
+    /// Ends it when it has more processes than this; looked at every second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_processes: Option<u64>,
     /// Tell the session's events of topics `frame` and `execution` on this connection, from the agent's start on. Replaces its
     /// subscription.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -45,7 +57,52 @@ pub struct StartParams {
     pub owner: Option<String>,
 }
 
-/// Result of `execution/start`.
+/// When an agent that has ended is started again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RestartPolicy {
+    /// Never.
+    #[default]
+    Never,
+    /// When it ended by itself with another status than 0, or by a signal.
+    OnFailure,
+    /// When it ended by itself.
+    Always,
+}
+
+impl RestartPolicy {
+    /// Whether nothing is to be started again.
+    pub fn is_never(&self) -> bool {
+        *self == Self::Never
+    }
+}
+
+/// What is known of restarts of an execution.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RestartInfo {
+    /// When it is started again.
+    pub policy: RestartPolicy,
+    /// How often its session's agent was, since somebody last started it.
+    pub count: usize,
+    /// When the next one is due, if it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_at: Option<String>,
+}
+
+/// How an execution came to its acp session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AcpSession {
+    /// By `session/new`.
+    #[default]
+    New,
+    /// The session of the execution before, by `session/load`.
+    Loaded,
+    /// The same, by `session/resume`.
+    Resumed,
+}
+
+/// Result of `execution/start` and `execution/restart`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct StartResult {
     /// The execution.
@@ -58,6 +115,9 @@ pub struct StartResult {
     pub pid: i32,
     /// The agent's own session.
     pub acp_session_id: String,
+    /// Whether that is a new one.
+    #[serde(default)]
+    pub acp_session: AcpSession,
     /// What the agent says of itself.
     pub agent: AgentDescription,
 }
@@ -204,6 +264,12 @@ pub struct ExecutionInfo {
     /// Why it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Whether its acp session is a new one.
+    #[serde(default)]
+    pub acp_session: AcpSession,
+    /// Restarts, if it has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restart: Option<RestartInfo>,
     /// Live permission requests.
     pub pending: usize,
     /// Its processes, each followed by its children; only if asked for, and while it lives.

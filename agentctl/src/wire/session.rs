@@ -31,6 +31,27 @@ pub struct PromptResult {
     pub stop_reason: String,
 }
 
+/// Params of `session/reset`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResetParams {
+    /// The session.
+    pub session_id: String,
+    /// Which of the agent's own sessions is given up; the one that prompts go to if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acp_session_id: Option<String>,
+    /// Whose; the caller's if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+}
+
+/// Result of `session/reset`.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct ResetResult {
+    /// The agent's new session, to which prompts go from now on.
+    pub acp_session_id: String,
+}
+
 /// Params of `session/cancel`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

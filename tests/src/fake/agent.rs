@@ -253,12 +253,18 @@ impl Agent {
         Ok(result)
     }
 
-    fn take_session(&self, params: &Value, replay: bool) -> Result<Value, Refusal> {
-        check_session_params(params)?;
+    fn take_session(self: &Shared, params: &Value, replay: bool) -> Result<Value, Refusal> {
+        // To resume none have to be named.
+        if replay || params.get("mcpServers").is_some() {
+            check_session_params(params)?;
+        }
         let session = params["sessionId"].as_str().ok_or((-32602, "sessionId is missing".to_owned()))?;
         self.state().sessions.insert(session.to_owned());
         if replay {
             self.text(session, "history");
+            if self.cli.ask_on_load {
+                run::ask(self, session, "history");
+            }
         }
         Ok(json!({}))
     }

@@ -61,6 +61,9 @@ pub(super) struct Cli {
     /// Advertise and serve session/load (a line of history is replayed)
     #[arg(long)]
     pub(super) load: bool,
+    /// Ask under id "history" while session/load is answered
+    #[arg(long)]
+    pub(super) ask_on_load: bool,
     /// Advertise and serve session/resume
     #[arg(long)]
     pub(super) resume: bool,

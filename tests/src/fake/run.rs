@@ -41,6 +41,11 @@ pub(super) fn start(agent: &Shared, session: String, turn: Option<u64>, steps: R
     });
 }
 
+/// Asks outside of any script.
+pub(super) fn ask(agent: &Shared, session: &str, id: &str) {
+    Runner { agent: agent.clone(), session: session.to_owned(), turn: None }.ask(&Ask { id: Some(json!(id)), ..Ask::default() });
+}
+
 impl Runner {
     fn finish(&mut self, end: Result<(), Stop>) {
         match end {

@@ -7,11 +7,12 @@ use acp_bridge::id::RpcId;
 use acp_bridge::message::{self, AgentInfo, RpcError};
 use acp_bridge::prompt::MAX_ID_BYTES;
 use serde_json::value::RawValue;
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::task::Task;
 use crate::code::Code;
-use crate::wire::{AgentDescription, AgentError, AuthMethod, Failure, StartResult, State};
+use crate::wire::{AcpSession, AgentDescription, AgentError, AuthMethod, Event, Failure, StartResult, State, Topic};
 
 /// Our requests that the agent has not answered yet. Our ids are a space of their own, from 0.
 #[derive(Debug, Default)]
@@ -20,16 +21,35 @@ pub(super) struct Asks {
     open: HashMap<u64, Ask>,
     deadline: Option<Instant>,
     auth_methods: Vec<AuthMethod>,
+    /// The acp session that goes on, if the agent can do that.
+    earlier: Option<String>,
+    /// The agent serves `session/load`.
+    loads: bool,
+    reset: Option<Reset>,
+}
+
+/// A new acp session has been asked for.
+#[derive(Debug)]
+struct Reset {
+    given_up: String,
+    deadline: Instant,
+    reply: oneshot::Sender<Result<String, Failure>>,
 }
 
 #[derive(Debug)]
 enum Ask {
     Initialize,
-    SessionNew,
+    Session(AcpSession),
+    Reset,
     Prompt { acp_session_id: String },
 }
 
 impl Asks {
+    /// With an acp session that is to go on.
+    pub(super) fn of_session(earlier: Option<String>) -> Self {
+        Self { earlier, ..Self::default() }
+    }
+
     fn open(&mut self, ask: Ask) -> RpcId {
         let id = self.next;
         self.next += 1;
@@ -44,7 +64,7 @@ impl Asks {
 
     /// When the agent's answer to the start is overdue.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+        [self.deadline, self.reset.as_ref().map(|reset| reset.deadline)].into_iter().flatten().min()
     }
 }
 
@@ -62,12 +82,17 @@ impl Task {
         match id.as_u64().and_then(|id| self.asks.open.remove(&id)) {
             None => self.count(|c| c.unmatched += 1),
             Some(Ask::Initialize) => self.initialized(outcome),
-            Some(Ask::SessionNew) => self.session_opened(outcome),
+            Some(Ask::Session(how)) => self.session_opened(how, outcome),
+            Some(Ask::Reset) => self.session_reset(outcome),
             Some(Ask::Prompt { acp_session_id }) => self.turn_answered(&acp_session_id, outcome),
         }
     }
 
     pub(super) fn ask_timers(&mut self, now: Instant) {
+        if let Some(reset) = self.asks.reset.take_if(|reset| reset.deadline <= now) {
+            self.asks.open.retain(|_, ask| !matches!(ask, Ask::Reset));
+            let _ = reset.reply.send(Err(Failure::because(Code::SessionNewFailed, "The agent did not answer `session/new` in time.")));
+        }
         if self.asks.deadline.is_none_or(|deadline| now < deadline) {
             return;
         }
@@ -103,10 +128,36 @@ impl Task {
             .into_iter()
             .map(|(id, name)| AuthMethod { id: shown(Some(id)).unwrap_or_default(), name: shown(name) })
             .collect();
-        let id = self.asks.open(Ask::SessionNew);
+        self.asks.loads = info.loads;
+        let how = if info.resumes { AcpSession::Resumed } else { self.next_best() };
+        self.open_session(how);
+    }
+
+    /// How to open a session where resuming can't be done.
+    fn next_best(&self) -> AcpSession {
+        if self.asks.loads { AcpSession::Loaded } else { AcpSession::New }
+    }
+
+    fn open_session(&mut self, how: AcpSession) {
+        let earlier = self.asks.earlier.clone().filter(|_| how != AcpSession::New);
+        let how = if earlier.is_some() { how } else { AcpSession::New };
+        let id = self.asks.open(Ask::Session(how));
         self.asks.deadline = Some(Instant::now() + self.hub.settings.initialize_wait);
-        self.outbox.push_bulk(message::session_new(&id, Path::new(&self.exec.cwd)));
+        let (cwd, earlier) = (Path::new(&self.exec.cwd), earlier.unwrap_or_default());
+        let frame = match how {
+            AcpSession::New => message::session_new(&id, cwd),
+            AcpSession::Loaded => message::session_load(&id, &earlier, cwd),
+            AcpSession::Resumed => message::session_resume(&id, &earlier, cwd),
+        };
+        // What is told until the answer comes is history.
+        self.table.replay(how != AcpSession::New);
+        self.outbox.push_bulk(frame);
         self.flush();
+    }
+
+    /// Whether the agent tells a session's history again.
+    pub(super) fn is_replaying(&self) -> bool {
+        self.table.is_replaying()
     }
 
     /// The agent told what it is.
@@ -116,10 +167,19 @@ impl Task {
         self.exec.status.lock().agent = agent;
     }
 
-    fn session_opened(&mut self, outcome: Result<&RawValue, &RawValue>) {
+    fn session_opened(&mut self, how: AcpSession, outcome: Result<&RawValue, &RawValue>) {
         self.asks.deadline = None;
+        self.table.replay(false);
         if self.stop.is_begun() {
             return;
+        }
+        if how != AcpSession::New {
+            let Some(earlier) = self.asks.earlier.take_if(|_| outcome.is_ok()) else {
+                // It is gone, or can't be gone on with in this way.
+                let next = if how == AcpSession::Resumed { self.next_best() } else { AcpSession::New };
+                return self.open_session(next);
+            };
+            return self.is_ready(how, earlier);
         }
         let acp_session_id = match outcome.map(|result| message::member(result, "sessionId")) {
             Ok(Some(id)) if id.len() <= MAX_ID_BYTES => id,
@@ -136,10 +196,15 @@ impl Task {
             }
             Err(error) => return self.fail_start(self.agent_error(Code::SessionNewFailed, "session/new", error)),
         };
+        self.is_ready(how, acp_session_id);
+    }
+
+    fn is_ready(&mut self, how: AcpSession, acp_session_id: String) {
         self.table.know_session(&acp_session_id);
         let agent = {
             let mut status = self.exec.status.lock();
             status.acp_session_id = Some(acp_session_id.clone());
+            status.acp_session = how;
             status.agent.clone()
         };
         self.set_state(State::Running, None);
@@ -150,9 +215,53 @@ impl Task {
                 session_id: self.exec.key.session_id.clone(),
                 pid: self.leader.pid.as_raw(),
                 acp_session_id,
+                acp_session: how,
                 agent,
             }));
         }
+    }
+
+    /// Opens a new acp session in place of one.
+    pub(super) fn reset(&mut self, given_up: Option<String>, reply: oneshot::Sender<Result<String, Failure>>) {
+        let given_up = match self.acp_session(given_up) {
+            Ok(id) => id,
+            Err(failure) => return drop(reply.send(Err(failure))),
+        };
+        let busy = |text: &str| Err(Failure::because(Code::SessionBusy, text));
+        if self.turns.contains_key(&given_up) {
+            return drop(reply.send(busy("A turn of this session is running; cancel it first.")));
+        }
+        if self.asks.reset.is_some() {
+            return drop(reply.send(busy("The session is being reset.")));
+        }
+        let id = self.asks.open(Ask::Reset);
+        self.asks.reset = Some(Reset { given_up, deadline: Instant::now() + self.hub.settings.initialize_wait, reply });
+        self.outbox.push_bulk(message::session_new(&id, Path::new(&self.exec.cwd)));
+        self.flush();
+    }
+
+    fn session_reset(&mut self, outcome: Result<&RawValue, &RawValue>) {
+        let Some(Reset { given_up, reply, .. }) = self.asks.reset.take() else { return };
+        let new = match outcome.map(|result| message::member(result, "sessionId").filter(|id| id.len() <= MAX_ID_BYTES)) {
+            Ok(Some(id)) => id,
+            Ok(None) => {
+                let text = "The agent's answer to `session/new` names no session, or by more than 4 KiB.";
+                return drop(reply.send(Err(Failure::because(Code::SessionNewFailed, text))));
+            }
+            Err(error) => return drop(reply.send(Err(self.agent_error(Code::SessionNewFailed, "session/new", error)))),
+        };
+        self.end_requests("session_reset", |_, _| true, |table| table.give_up_session(&given_up));
+        self.table.know_session(&new);
+        self.flush();
+        {
+            let mut status = self.exec.status.lock();
+            if status.acp_session_id.as_ref() == Some(&given_up) {
+                status.acp_session_id = Some(new.clone());
+                status.acp_session = AcpSession::New;
+            }
+        }
+        self.tell(Topic::Session, Event { event_type: "session_reset".into(), acp_session_id: Some(new.clone()), ..Event::default() });
+        let _ = reply.send(Ok(new));
     }
 
     /// The start has failed: the agent is ended, then the starter hears why.

@@ -21,7 +21,7 @@ use super::claims::Claims;
 use super::editor::Editor;
 use super::report::Stderr;
 use super::stop::Stop;
-use super::task::Task;
+use super::task::{Idle, Task};
 use super::tools::ToolCalls;
 use super::witness::Observed;
 use super::{Execution, Started, Status};
@@ -29,7 +29,7 @@ use crate::daemon::hub::Hub;
 use crate::domain::SessionKey;
 use crate::limits;
 use crate::permission::Table;
-use crate::wire::{AgentDescription, Counters, State, Witness};
+use crate::wire::{AcpSession, AgentDescription, Counters, StartParams, State, Witness};
 
 /// What is known when an agent's process has been spawned.
 pub struct Launch {
@@ -47,6 +47,8 @@ pub struct Launch {
     pub cwd: String,
     /// When it was started.
     pub started_at: Timestamp,
+    /// What it is started with.
+    pub recipe: Arc<StartParams>,
     /// Knows its environment's secrets.
     pub redactor: Redactor,
     /// Its process.
@@ -58,8 +60,9 @@ pub struct Launch {
 /// Who speaks to an agent.
 #[derive(Debug)]
 pub enum Client {
-    /// We do. Gets the outcome of `initialize` and `session/new`; when that is a failure, the agent's tree has ended.
-    Us(oneshot::Sender<Started>),
+    /// We do. Gets the outcome of `initialize` and `session/new`; when that is a failure, the agent's tree has ended. The acp
+    /// session, if any, is to go on.
+    Us(oneshot::Sender<Started>, Option<String>),
     /// An editor does.
     Editor(Box<Editor>),
 }
@@ -69,10 +72,10 @@ pub enum Client {
 /// # Errors
 /// Its pipes can't be waited for; the process is being ended.
 pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
-    let Launch { id, key, task_id, generation, command, cwd, started_at, redactor, process, client } = launch;
-    let (ready, editor) = match client {
-        Client::Us(ready) => (Some(ready), None),
-        Client::Editor(editor) => (None, Some(editor)),
+    let Launch { id, key, task_id, generation, command, cwd, started_at, recipe, redactor, process, client } = launch;
+    let (ready, acp_session, editor) = match client {
+        Client::Us(ready, acp_session) => (Some(ready), acp_session, None),
+        Client::Editor(editor) => (None, None, Some(editor)),
     };
     let (commands, queue) = mpsc::unbounded_channel();
     let execution = Arc::new(Execution {
@@ -84,6 +87,8 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         cwd,
         started_at,
         proxied: editor.is_some(),
+        recipe: editor.is_none().then(|| recipe.clone()),
+        no_restart: CancellationToken::new(),
         tree: process.leader.tree,
         redactor: redactor.clone(),
         commands,
@@ -92,6 +97,9 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
             pid: Some(process.leader.pid.as_raw()),
             agent: AgentDescription::default(),
             acp_session_id: None,
+            acp_session: AcpSession::New,
+            restart: None,
+            asked: false,
             ended_at: None,
             exit: None,
             reason: None,
@@ -122,7 +130,8 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         outbox: Outbox::default(),
         table: Table::new(limits::LIVE_PROMPTS),
         claims: Claims::default(),
-        asks: Asks::default(),
+        asks: Asks::of_session(acp_session),
+        idle: recipe.idle_stop_s.map(Idle::after),
         turns: HashMap::new(),
         tools: ToolCalls::default(),
         witness: Observed::default(),

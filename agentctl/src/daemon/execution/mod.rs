@@ -31,12 +31,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::hub::Hub;
+use super::restart::plan::Ended;
 use crate::audit::ClaimError;
 use crate::domain::{Actor, SessionKey, timestamp_text};
 use crate::permission::Unanswered;
 use crate::wire::{
-    self, AgentDescription, CancelResult, Counters, ExecutionInfo, Exit, Failure, ResolveResult, StartResult, State, StderrResult,
-    StopResult,
+    self, AcpSession, AgentDescription, CancelResult, Counters, Event, ExecutionInfo, Exit, Failure, ResolveResult, RestartInfo,
+    StartParams, StartResult, State, StderrResult, StopResult, Topic,
 };
 
 pub use editor::Editor;
@@ -92,10 +94,19 @@ pub enum Command {
         /// Gets what was cancelled.
         reply: oneshot::Sender<Result<CancelResult, Failure>>,
     },
+    /// A new acp session in the same process.
+    Reset {
+        /// The one that is given up; `None` for the one that prompts go to.
+        acp_session_id: Option<String>,
+        /// Gets its id.
+        reply: oneshot::Sender<Result<String, Failure>>,
+    },
     /// End the agent with its whole tree.
     Stop {
         /// Why, for the audit.
         reason: &'static str,
+        /// Whether that is a failure of the agent, after which it may be started again.
+        failed: bool,
         /// Gets what it took.
         reply: oneshot::Sender<StopResult>,
     },
@@ -155,6 +166,10 @@ pub struct Execution {
     /// Its processes.
     tree: Tree,
     redactor: Redactor,
+    /// What it was started with; `None` if it can't be started again.
+    pub recipe: Option<Arc<StartParams>>,
+    /// Nobody wants its restart any more.
+    pub no_restart: CancellationToken,
     commands: mpsc::UnboundedSender<Command>,
     status: Mutex<Status>,
     /// Cancelled when it has ended and nothing of it will change any more.
@@ -168,6 +183,10 @@ struct Status {
     pid: Option<i32>,
     agent: AgentDescription,
     acp_session_id: Option<String>,
+    acp_session: AcpSession,
+    restart: Option<RestartInfo>,
+    /// It was ended because somebody wanted that.
+    asked: bool,
     ended_at: Option<Timestamp>,
     exit: Option<Exit>,
     reason: Option<String>,
@@ -203,6 +222,8 @@ impl Execution {
             proxied: self.proxied,
             agent: status.agent,
             acp_session_id: status.acp_session_id,
+            acp_session: status.acp_session,
+            restart: status.restart,
             started_at: timestamp_text(self.started_at),
             ended_at: status.ended_at.map(timestamp_text),
             exit: status.exit,
@@ -235,10 +256,62 @@ impl Execution {
         self.status.lock().stderr.clone()
     }
 
+    /// How it has ended.
+    pub fn how_it_ended(&self) -> Ended {
+        let status = self.status.lock();
+        match status.exit {
+            _ if status.asked => Ended::Asked,
+            // One that we had to end although nobody wanted that did not end cleanly.
+            Some(Exit::Code(0)) if status.stop.as_ref().is_some_and(|stop| stop.by == "exit") => Ended::Cleanly,
+            _ => Ended::Failed,
+        }
+    }
+
+    /// Whether it waits for its restart.
+    pub fn is_to_restart(&self) -> bool {
+        self.status.lock().restart.as_ref().is_some_and(|restart| restart.next_at.is_some())
+    }
+
+    /// Its own session.
+    pub fn acp_session_id(&self) -> Option<String> {
+        self.status.lock().acp_session_id.clone()
+    }
+
+    /// What is known of its restarts has changed.
+    pub fn set_restart(&self, hub: &Hub, restart: RestartInfo) {
+        let next_at = restart.next_at.clone();
+        self.status.lock().restart = Some(restart);
+        if next_at.is_some() {
+            self.tell(hub, Topic::Execution, Event { event_type: "restart".into(), next_at, ..Event::default() });
+        }
+    }
+
+    /// It is not started again by itself.
+    pub fn park(&self, hub: &Hub, reason: String) {
+        {
+            let mut status = self.status.lock();
+            status.state = State::Parked;
+            status.reason = Some(reason.clone());
+        }
+        tracing::warn!(execution_id = %self.id, "parked: {reason}");
+        self.tell(
+            hub,
+            Topic::Execution,
+            Event { event_type: "state".into(), state: Some(State::Parked), reason: Some(reason), ..Event::default() },
+        );
+    }
+
+    /// Ends it for going over a limit, which is its own failure.
+    pub fn end_for(&self, reason: &'static str) {
+        let (reply, _) = oneshot::channel();
+        self.send(Command::Stop { reason, failed: true, reply });
+    }
+
     /// Stops it, or waits for its end; `None` if its task failed.
     pub async fn stop(self: &Arc<Self>, reason: &'static str) -> Option<StopResult> {
         let (reply, answer) = oneshot::channel();
-        if self.send(Command::Stop { reason, reply })
+        self.no_restart.cancel();
+        if self.send(Command::Stop { reason, failed: false, reply })
             && let Ok(result) = answer.await
         {
             return Some(result);

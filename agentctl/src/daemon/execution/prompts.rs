@@ -68,6 +68,8 @@ impl Task {
                 let reason = match refused.why {
                     Refusal::TurnCancelled => Some("turn_cancelled"),
                     Refusal::Stopped => Some("stopped"),
+                    Refusal::Replayed => Some("replayed"),
+                    Refusal::SessionReset => Some("session_reset"),
                     Refusal::TooMany => None,
                 };
                 if let Some(reason) = reason {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use acp_bridge::fixture::{self, Side};
 use acp_bridge::frame::{Line, LineReader};
@@ -51,6 +52,7 @@ pub(super) struct Task {
     pub(super) table: Table<Arc<Request>>,
     pub(super) claims: Claims,
     pub(super) asks: Asks,
+    pub(super) idle: Option<Idle>,
     pub(super) turns: HashMap<String, RunningTurn>,
     pub(super) tools: ToolCalls,
     pub(super) witness: Observed,
@@ -61,6 +63,19 @@ pub(super) struct Task {
     pub(super) stop: Stop,
     /// Waits in which the agent's output came first.
     pub(super) in_a_row: u8,
+}
+
+/// Ends an agent that has nothing to do.
+pub(super) struct Idle {
+    after: Duration,
+    since: Instant,
+}
+
+impl Idle {
+    /// After so many seconds.
+    pub(super) fn after(seconds: u64) -> Self {
+        Self { after: Duration::from_secs(seconds), since: Instant::now() }
+    }
 }
 
 enum Wake {
@@ -132,6 +147,9 @@ impl Task {
     }
 
     fn command(&mut self, command: Command) {
+        if !matches!(command, Command::List { .. }) {
+            self.is_active();
+        }
         match command {
             Command::List { reply } => {
                 let _ = reply.send(self.list());
@@ -150,7 +168,9 @@ impl Task {
                 let result = self.cancel_turn(acp_session_id);
                 let _ = reply.send(result);
             }
-            Command::Stop { reason, reply } => {
+            Command::Reset { acp_session_id, reply } => self.reset(acp_session_id, reply),
+            Command::Stop { reason, failed, reply } => {
+                self.exec.status.lock().asked |= !failed;
                 self.stop.replies.push(reply);
                 self.begin_stop(reason);
             }
@@ -204,6 +224,7 @@ impl Task {
         let mut reader = std::mem::replace(&mut self.reader, LineReader::new(0));
         let n = read.unwrap_or(0);
         if n > 0 {
+            self.is_active();
             self.stop.stdout_was_active();
             SCRATCH.with_borrow_mut(|scratch| {
                 reader.feed(&scratch[..n], |line| match line {
@@ -286,7 +307,10 @@ impl Task {
         let look = self.editor.as_ref().and_then(|editor| editor.look());
         let turns = self.turns.values().filter_map(|turn| turn.deadline).min();
         let witness = self.witness.deadline();
-        [look, self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), turns, witness].into_iter().flatten().min()
+        [look, self.stop.deadline(), self.asks.deadline(), self.claims.deadline(), turns, witness, self.idle_until()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn timers(&mut self) {
@@ -296,6 +320,23 @@ impl Task {
         self.turn_timers(now);
         self.witness_timers(now);
         self.look_for_editor(now);
+        if self.idle_until().is_some_and(|until| until <= now) {
+            self.exec.status.lock().asked = true;
+            self.begin_stop("idle");
+        }
         self.stop_timers(now);
+    }
+
+    /// When it will have had nothing to do for too long.
+    fn idle_until(&self) -> Option<Instant> {
+        let idle = self.idle.as_ref()?;
+        let is_idle = self.turns.is_empty() && self.table.is_empty() && self.ready.is_none() && !self.stop.is_begun();
+        is_idle.then(|| idle.since.checked_add(idle.after)).flatten()
+    }
+
+    fn is_active(&mut self) {
+        if let Some(idle) = &mut self.idle {
+            idle.since = Instant::now();
+        }
     }
 }

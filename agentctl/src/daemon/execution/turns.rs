@@ -142,7 +142,7 @@ impl Task {
     }
 
     /// The acp session that a caller means.
-    fn acp_session(&self, given: Option<String>) -> Result<String, Failure> {
+    pub(super) fn acp_session(&self, given: Option<String>) -> Result<String, Failure> {
         if self.editor.is_some() {
             return Err(Code::ExecutionProxied.into());
         }

@@ -16,9 +16,11 @@ use crate::code::Code;
 use crate::daemon::bus::{Subscriber, Topics};
 use crate::daemon::execution::{Client, Execution, Launch, launch};
 use crate::daemon::hub::{Hub, Reservation, Unavailable, check_id, is_ours};
+use crate::daemon::restart;
 use crate::daemon::server::Connection;
 use crate::daemon::visitor::MARK;
 use crate::domain::SessionKey;
+use crate::limits::TREE_LOOK;
 use crate::wire::{Access, Failure, StartParams, StartResult, Topic};
 
 pub(super) struct Start;
@@ -37,6 +39,8 @@ impl Method for Start {
         let session_id = params.session_id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let key = SessionKey { owner, session_id };
         let reservation = reserve(hub, &key, &params).await?;
+        // Who starts a session anew does not want what waits to be started again.
+        hub.executions(&key.owner, None, Some(&key.session_id)).iter().for_each(|earlier| earlier.no_restart.cancel());
         if params.record {
             if key.owner != connection.actor().user_id {
                 return Err(Failure::params("record: what an agent of another owner says is not the caller's"));
@@ -44,8 +48,14 @@ impl Method for Start {
             subscribe(connection, &key, [Topic::Frame, Topic::Execution].into_iter().collect());
         }
         let (ready, answer) = oneshot::channel();
-        start(connection, reservation, key, &params, Client::Us(ready), None).await?;
-        answer.await.unwrap_or_else(|_| Err(Code::AgentExited.into()))
+        let bind = params.bind;
+        let execution = start(hub, reservation, key, Arc::new(params), Client::Us(ready, None), None).await?;
+        if bind {
+            bind_to(connection, &execution).await;
+        }
+        let started = answer.await.unwrap_or_else(|_| Err(Code::AgentExited.into()))?;
+        restart::keep(hub.clone(), execution);
+        Ok(started)
     }
 }
 
@@ -71,6 +81,9 @@ pub(super) fn check(params: &StartParams) -> Result<(), Failure> {
     if texts.into_iter().any(|text| text.contains('\0')) {
         return Err(Failure::params("command, args, cwd and env can't hold NUL characters"));
     }
+    if params.bind && !params.restart.is_never() {
+        return Err(Failure::params("restart: what is bound to a connection is not started again"));
+    }
     if let Some(name) = params.env.keys().chain(&params.strip_env).find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         return Err(Failure::params(format!("{name:?} is no name of an environment variable")));
     }
@@ -78,7 +91,7 @@ pub(super) fn check(params: &StartParams) -> Result<(), Failure> {
 }
 
 /// Takes the session's place, ending what has it if the caller wants that.
-pub(super) async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Result<Reservation, Failure> {
+pub async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartParams) -> Result<Reservation, Failure> {
     loop {
         match hub.reserve(key, &params.task_id) {
             Ok(reservation) => return Ok(reservation),
@@ -96,19 +109,18 @@ pub(super) async fn reserve(hub: &Arc<Hub>, key: &SessionKey, params: &StartPara
 }
 
 /// Spawns an agent and hands it to its execution's task.
-pub(super) async fn start(
-    connection: &Arc<Connection>,
+pub async fn start(
+    hub: &Arc<Hub>,
     reservation: Reservation,
     key: SessionKey,
-    params: &StartParams,
+    params: Arc<StartParams>,
     client: Client,
     inherited: Option<Inherited>,
 ) -> Result<Arc<Execution>, Failure> {
-    let hub = &connection.hub;
     let id = reservation.execution_id;
-    let env = environment(hub, params, id);
+    let env = environment(hub, &params, id);
     let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
-    let command = redactor.command(&shown_command(params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
+    let command = redactor.command(&shown_command(&params)).map_or_else(|| MARKER.to_owned(), |shown| shown.text);
     let started_at = Timestamp::now();
     let spec = Spec { command: params.command.clone(), args: params.args.clone(), env, cwd: PathBuf::from(&params.cwd), inherited };
     let process = hub.guard().spawn(spec).await.map_err(|error| spawn_failure(&error, &redactor))?;
@@ -128,16 +140,45 @@ pub(super) async fn start(
         command,
         cwd: params.cwd.clone(),
         started_at,
+        recipe: params.clone(),
         redactor,
         process,
         client,
     };
     let execution = launch(hub, about).map_err(|error| Failure::because(Code::Internal, format!("The agent can't be watched: {error}")))?;
     reservation.keep(&execution);
-    if params.bind && !connection.bind(id) {
-        execution.stop("its starter's connection closed").await;
+    if params.max_memory_bytes.is_some() || params.max_processes.is_some() {
+        tokio::spawn(watch(execution.clone(), params));
     }
     Ok(execution)
+}
+
+/// Ends an execution with the connection of who started it.
+pub(super) async fn bind_to(connection: &Connection, execution: &Arc<Execution>) {
+    if !connection.bind(execution.id) {
+        execution.stop("its starter's connection closed").await;
+    }
+}
+
+/// Ends an execution that goes over its limits.
+async fn watch(execution: Arc<Execution>, params: Arc<StartParams>) {
+    loop {
+        tokio::select! {
+            () = execution.ended.cancelled() => return,
+            () = tokio::time::sleep(TREE_LOOK) => {}
+        }
+        let looked = execution.clone();
+        let processes = tokio::task::spawn_blocking(move || looked.processes()).await.unwrap_or_default();
+        let resident: u64 = processes.iter().map(|process| process.resident_bytes).sum();
+        if params.max_memory_bytes.is_some_and(|most| resident > most) {
+            tracing::warn!(execution_id = %execution.id, resident, "over its limit of memory; it is ended");
+            return execution.end_for("over its limit of memory");
+        }
+        if params.max_processes.is_some_and(|most| processes.len() as u64 > most) {
+            tracing::warn!(execution_id = %execution.id, processes = processes.len(), "over its limit of processes; it is ended");
+            return execution.end_for("over its limit of processes");
+        }
+    }
 }
 
 /// The agent's whole environment.

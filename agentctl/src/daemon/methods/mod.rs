@@ -5,6 +5,7 @@ mod audit_witness;
 mod control;
 mod event_subscribe;
 mod execution_list;
+mod execution_restart;
 mod execution_start;
 mod execution_stop;
 mod permission_cancel;
@@ -13,6 +14,7 @@ mod permission_resolve;
 mod proxy_start;
 mod session_cancel;
 mod session_prompt;
+mod session_reset;
 mod token;
 
 use std::sync::Arc;
@@ -38,6 +40,8 @@ pub struct Done {
 
 /// See [`Done::after`].
 pub type After = Box<dyn FnOnce() + Send>;
+
+pub use execution_start::{reserve, start};
 
 /// One method.
 trait Method {
@@ -91,9 +95,11 @@ methods! {
     execution_list::List,
     execution_list::Get,
     execution_stop::Stop,
+    execution_restart::Restart,
     execution_list::Stderr,
     session_prompt::Prompt,
     session_cancel::Cancel,
+    session_reset::Reset,
     permission_list::List,
     permission_resolve::Resolve,
     permission_cancel::Cancel,
@@ -213,6 +219,17 @@ fn find_execution(hub: &Hub, owner: &str, execution_id: Option<&str>, session_id
         }
         (None, Some(session_id)) => live_execution(hub, owner, session_id),
         _ => Err(Failure::params("exactly one of execution_id and session_id is needed")),
+    }
+}
+
+/// The execution that a call names: by its id, or as the last one of a session, also if it has ended.
+fn find_last_execution(hub: &Hub, owner: &str, execution_id: Option<&str>, session_id: Option<&str>) -> Result<Arc<Execution>, Failure> {
+    match (execution_id, session_id) {
+        (None, Some(session_id)) => {
+            hub.session_of(owner, session_id)?;
+            hub.executions(owner, None, Some(session_id)).pop().ok_or_else(|| Code::NoLiveExecution.into())
+        }
+        _ => find_execution(hub, owner, execution_id, session_id),
     }
 }
 

@@ -8,7 +8,7 @@ use acp_bridge::process::Inherited;
 use uuid::Uuid;
 
 use super::Method;
-use super::execution_start::{check, reserve, start, subscribe};
+use super::execution_start::{bind_to, check, reserve, start, subscribe};
 use crate::daemon::execution::{Client, Editor};
 use crate::daemon::server::Connection;
 use crate::domain::{Actor, SessionKey, Source};
@@ -48,7 +48,9 @@ impl Method for Start {
         let reservation = reserve(&connection.hub, &key, &params).await?;
         let frames = params.record.then_some(Topic::Frame);
         subscribe(connection, &key, std::iter::once(Topic::Execution).chain(frames).collect());
-        let execution = start(connection, reservation, key, &params, Client::Editor(Box::new(editor)), Some(inherited)).await?;
+        let execution =
+            start(&connection.hub, reservation, key, Arc::new(params), Client::Editor(Box::new(editor)), Some(inherited)).await?;
+        bind_to(connection, &execution).await;
         execution.ended.cancelled().await;
         let info = execution.info();
         Ok(ProxyResult {

@@ -120,3 +120,24 @@ fn an_id_that_is_used_for_something_else_names_the_request_no_more() {
     assert!(ended.end == End::Replaced && ended.right.is_none());
     assert!(table.replace(&rpc_id("\"5\"")).is_none() && table.is_empty());
 }
+
+#[test]
+fn history_and_a_session_that_was_given_up_raise_nothing() {
+    let mut table = Table::new(9);
+    raise(&mut table, 1, "1", Some("old")).unwrap();
+    raise(&mut table, 2, "2", Some("other")).unwrap();
+    assert_eq!(
+        table.give_up_session("old").iter().map(|ended| (ended.request_id.as_u128(), ended.end)).collect::<Vec<_>>(),
+        [(1, End::Cancelled)]
+    );
+    assert_eq!(raise(&mut table, 3, "3", Some("old")), Err(()));
+    assert_eq!(raise(&mut table, 4, "4", Some("other")), Ok(None));
+    table.replay(true);
+    assert_eq!(raise(&mut table, 5, "5", Some("other")), Err(()));
+    table.replay(false);
+    assert_eq!(raise(&mut table, 6, "5", Some("other")), Ok(None));
+    // The oldest ones are forgotten in the end.
+    (0..crate::limits::RESET_SESSIONS).for_each(|n| drop(table.give_up_session(&format!("s{n}"))));
+    assert_eq!(raise(&mut table, 7, "7", Some("old")), Ok(None));
+    assert_eq!(raise(&mut table, 8, "8", Some("s0")), Err(()));
+}

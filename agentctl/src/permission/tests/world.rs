@@ -163,6 +163,7 @@ impl World {
                     Refusal::TurnCancelled => assert_eq!(self.turn, Some(true)),
                     Refusal::TooMany => assert!(full >= self.cap),
                     Refusal::Stopped => assert!(self.stopped),
+                    Refusal::Replayed | Refusal::SessionReset => panic!("nobody did that"),
                 }
                 self.ended(refused.replaced.into_iter().collect());
                 self.requests[number].end = Some(End::Cancelled);

@@ -185,6 +185,22 @@ def stop(run):
     run.nothing_left()
 
 
+def restart(run):
+    first = run.pending(wait=START)[0]
+    started = run.data("restart", "--session", "s")
+    run.session = started["acp_session"]
+    run.process.wait(STEP)
+    stale = run.ctl("resolve", "--task", "t", "--session", "s", "--request", first["request_id"], "--pending", first["pending_id"],
+                    "--option", first["options"][0]["option_id"])
+    run.must("permission_stale" in stale.stderr, f"the prompt of the last generation: {stale.stdout}{stale.stderr}")
+    run.process = subprocess.Popen([str(run.agentctl), "prompt", "--session", "s", "Please run the command now."], env=run.env,
+                                   stdin=subprocess.DEVNULL, stdout=run.out, stderr=subprocess.STDOUT)
+    run.resolve(run.pending(wait=START)[0], "allow_once")
+    run.must(run.ends() == 0, f"the turn failed: {run.said()}")
+    run.must((run.cwd / "proof").read_text() == "hello\n", "the approved command did not run")
+    run.data("stop", "--session", "s")
+
+
 def auto(run):
     run.must(run.ends() == 0, f"the turn failed: {run.said()}")
     run.must(not run.audit(), "it has asked")
@@ -200,6 +216,7 @@ CASES = {
     "cancel": (cancel, [PROOF]),
     "two": (two, [PROOF, ("shell", "echo hello > proof2")]),
     "write": (write, [("write", "written")]),
+    "restart": (restart, [PROOF]),
     "stop": (stop, [("shell", "echo > running; setsid sleep 600")]),
 }
 

@@ -1,4 +1,4 @@
-//! Hostile streams: what each costs the daemon in memory. Figures of a debug build are larger.
+//! Hostile streams: what each costs the daemon in memory. What is promised is promised of a release build (`scripts/faults`).
 
 use agentctl_tests::harness::{Agent, Conn, Daemon, Log, until};
 use serde_json::{Value, json};
@@ -76,6 +76,7 @@ impl Hostile {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.pid())).expect("it runs");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it is listed");
         let peak = peak.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024;
+        let most = if std::env::var_os("AGENTCTL_BIN").is_some() { most } else { 2 * most };
         assert!(peak < most * MIB, "{} MiB", peak / MIB);
         self.daemon.stop();
         Seen::Kept(format!("{seen}; {:.1} MiB at most", peak as f64 / MIB as f64))

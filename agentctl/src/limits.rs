@@ -85,7 +85,7 @@ pub const RESTARTS_SHORT: (usize, Duration) = (5, Duration::from_secs(10 * 60));
 /// See [`RESTARTS_SHORT`].
 pub const RESTARTS_LONG: (usize, Duration) = (10, Duration::from_secs(24 * 60 * 60));
 /// How often the processes of an execution with limits are looked at: one over a limit is ended.
-pub const TREE_LOOK: Duration = Duration::from_secs(1);
+pub const TREE_LOOK: Duration = Duration::from_millis(250);
 /// Descriptors of the daemon that starts leave free: one that would not fails with `limit_reached`.
 pub const SPARE_DESCRIPTORS: u64 = 64;
 /// Old acp sessions that were reset and whose prompts are refused: the oldest is forgotten.

@@ -42,10 +42,10 @@ pub struct StartParams {
     /// Ends it once no turn ran, no request was live and it said nothing for so many seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_stop_s: Option<u64>,
-    /// Ends it when its processes together have more resident bytes than this; looked at every second.
+    /// Ends it when its processes together have more resident bytes than this; looked at every 250 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_memory_bytes: Option<u64>,
-    /// Ends it when it has more processes than this; looked at every second.
+    /// Ends it when it has more processes than this; looked at every 250 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_processes: Option<u64>,
     /// Tell the session's events of topics `frame` and `execution` on this connection, from the agent's start on. Replaces its

@@ -180,7 +180,7 @@ fn answers_come_as_they_finish_with_the_callers_own_ids() {
     let (turn, live) = agent.ask(&mut conn, &json!([{"ask": {"id": 5}}, {"await": 5}]), 1);
     // The pending turn holds up nothing of its own connection.
     assert_eq!(conn.call("session/prompt", json!({"session_id": "s", "text": "x"})).code(), Some("session_busy"));
-    for _ in 0..100 {
+    for _ in 0..20 {
         conn.call("control/status", json!({})).ok();
     }
     assert!(conn.try_reply(turn).is_none());
@@ -267,5 +267,31 @@ fn the_running_daemon_describes_itself_as_the_command_does() {
         let reply = conn.call(name, json!({}));
         assert_ne!(reply.0["error"]["code"], -32601, "{name}");
     }
+    daemon.stop();
+}
+
+#[test]
+fn signals_that_the_daemon_gets_are_nothing_that_its_clients_notice() {
+    let daemon = Daemon::start();
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (over, pid) = (&over, daemon.pid());
+        scope.spawn(move || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGCHLD).expect("it is there");
+            }
+        });
+        let all = std::panic::catch_unwind(|| {
+            for _ in 0..20 {
+                let mut conn = daemon.connect();
+                for _ in 0..20 {
+                    // Each looks whether the caller is still there.
+                    conn.call("permission/list", json!({})).ok();
+                }
+            }
+        });
+        over.store(true, std::sync::atomic::Ordering::Relaxed);
+        all.expect("every call is answered");
+    });
     daemon.stop();
 }

@@ -107,7 +107,8 @@ impl Lent {
     /// Whether nobody holds the other end any more.
     pub fn is_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(self.fd.get_ref(), PollFlags::empty())];
-        let polled = poll(&mut fds, Some(&Timespec::default()));
+        // A signal of ours says nothing of the other end.
+        let polled = rustix::io::retry_on_intr(|| poll(&mut fds, Some(&Timespec::default())));
         polled.is_err() || fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 }

@@ -55,7 +55,13 @@ impl PeerProcess {
     /// Whether it has not exited.
     pub fn is_alive(&self) -> bool {
         let mut fds = [PollFd::new(self.pidfd.as_fd(), PollFlags::POLLIN)];
-        poll(&mut fds, PollTimeout::ZERO) == Ok(0)
+        loop {
+            match poll(&mut fds, PollTimeout::ZERO) {
+                // A signal of ours, such as a child's end, says nothing of it.
+                Err(Errno::EINTR) => {}
+                polled => return polled == Ok(0),
+            }
+        }
     }
 
     /// Where it runs: by its ancestors, their sessions, and the environment at their start.

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 use bytes::Bytes;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use tokio::net::UnixStream;
@@ -60,7 +61,11 @@ impl Peer {
     /// Whether the client is gone for good: it neither writes nor reads any more.
     pub fn is_hung_up(&self) -> bool {
         let mut fds = [PollFd::new(self.stream.as_fd(), PollFlags::empty())];
-        let polled = poll(&mut fds, PollTimeout::ZERO);
+        let mut polled = poll(&mut fds, PollTimeout::ZERO);
+        while polled == Err(Errno::EINTR) {
+            // A signal of ours says nothing of the client.
+            polled = poll(&mut fds, PollTimeout::ZERO);
+        }
         let gone = PollFlags::POLLHUP | PollFlags::POLLERR;
         polled.is_err() || fds[0].revents().is_some_and(|flags| flags.intersects(gone))
     }
@@ -161,7 +166,7 @@ impl Peer {
                     self.room.notify_waiters();
                 }
                 Ok(n) => queue.written += n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => return false,
                 Err(_) => {
                     *queue = Queue { closed: true, ..Queue::default() };
                     self.room.notify_waiters();

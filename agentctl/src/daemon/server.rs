@@ -209,7 +209,7 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                 }
                 n
             }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => continue,
             Err(_) => return slots,
         };
         let mut incoming = Vec::new();

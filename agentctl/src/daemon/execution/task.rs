@@ -201,7 +201,7 @@ impl Task {
         }
         match written.stopped {
             None => self.close_stdin_if_asked(),
-            Some(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Some(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Some(_) => {
                 self.stdin = None;
                 self.stdin_gone();

@@ -91,7 +91,7 @@ impl Lines {
             let n = match self.stream.try_read(&mut self.scratch) {
                 Ok(0) => return None,
                 Ok(n) => n,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => continue,
                 Err(_) => return None,
             };
             let waiting = &mut self.waiting;

@@ -119,9 +119,9 @@ fn every_method_answers_for_another_owners_ids_as_for_unknown_ones() {
                 json!({"command": "true", "cwd": "/", "task_id": "no", "session_id": "no"}),
             )],
             "execution/list" => scopes.to_vec(),
-            "execution/get" | "execution/stop" | "execution/stderr" => vec![execution.clone(), scopes[1].clone()],
+            "execution/get" | "execution/stop" | "execution/restart" | "execution/stderr" => vec![execution.clone(), scopes[1].clone()],
             "session/prompt" => vec![(json!({"session_id": "s", "text": "x"}), json!({"session_id": "no", "text": "x"}))],
-            "session/cancel" => vec![scopes[1].clone()],
+            "session/cancel" | "session/reset" => vec![scopes[1].clone()],
             "permission/list" | "event/subscribe" | "audit/witness" => scopes.to_vec(),
             "audit/list" => {
                 let by_request = (json!({"request_id": request_id}), json!({"request_id": UNKNOWN}));

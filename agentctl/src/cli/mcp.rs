@@ -50,9 +50,13 @@ fn greet(socket: &mut UnixStream, reader: &mut impl io::BufRead, token: Option<S
     }
     let params = HelloParams { protocol_version: PROTOCOL_VERSION, token, client: Some("agentctl mcp".into()) };
     let line = serde_json::json!({"jsonrpc": "2.0", "id": 0, "method": "control/hello", "params": params});
-    writeln!(socket, "{line}").map_err(ClientError::Broken)?;
+    // A daemon that takes no more clients says so and closes: that is worth more than that it did not hear us.
+    let written = writeln!(socket, "{line}");
     let mut line = String::new();
-    reader.read_line(&mut line).map_err(ClientError::Broken)?;
+    let read = reader.read_line(&mut line);
+    if line.is_empty() {
+        written.and(read.map(drop)).map_err(ClientError::Broken)?;
+    }
     if line.is_empty() {
         return Err(ClientError::Broken(io::ErrorKind::UnexpectedEof.into()).into());
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use acp_bridge::presentation::{escape_json_line, is_hidden, terminal};
+use acp_bridge::presentation::{Redactor, escape_json_line, is_hidden, terminal};
 use serde::Serialize;
 
 use super::CliError;
@@ -97,7 +97,8 @@ pub(super) fn report(error: &CliError, as_json: bool) -> ExitCode {
             ExitCode::from(if matches!(error, ClientError::Broken(_)) { 3 } else { 1 })
         }
         CliError::Other(error) => {
-            note(&format!("agentctl: {}", terminal(&format!("{error:#}"))));
+            // It may quote a file, such as a line of the configuration.
+            note(&format!("agentctl: {}", terminal(&Redactor::default().long_text(&format!("{error:#}")))));
             ExitCode::FAILURE
         }
     }

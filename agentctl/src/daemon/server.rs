@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use acp_bridge::frame::{Line, LineReader};
 use acp_bridge::id::RpcId;
+use bytes::Bytes;
 use nix::unistd::getuid;
 use parking_lot::Mutex;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
@@ -67,15 +68,22 @@ struct Bound {
 }
 
 impl Connection {
-    /// A connection that came through this surface; `None` if there are too many, which is said to the client.
-    pub fn open(hub: Arc<Hub>, source: Source, visitor: Visitor, peer: Peer) -> Option<Arc<Self>> {
+    /// Takes a place for a new connection, which [`close`] gives back.
+    ///
+    /// # Errors
+    /// There are too many; the line says so to the client.
+    pub fn reserve(hub: &Hub) -> Result<(), Bytes> {
         if hub.connections.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS {
-            let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
-            peer.answer(response_line(None, &Err(failure)));
             hub.connections.fetch_sub(1, Ordering::Relaxed);
-            return None;
+            let failure = Failure::because(Code::LimitReached, format!("{CONNECTIONS} connections are open; no more are taken."));
+            return Err(response_line(None, &Err(failure)));
         }
-        Some(Arc::new(Self {
+        Ok(())
+    }
+
+    /// A connection that came through this surface and has its place.
+    pub fn open(hub: Arc<Hub>, source: Source, visitor: Visitor, peer: Peer) -> Arc<Self> {
+        Arc::new(Self {
             source,
             principal: OnceLock::new(),
             visitor,
@@ -88,7 +96,7 @@ impl Connection {
             lent: Mutex::default(),
             bound: Mutex::default(),
             gone: CancellationToken::new(),
-        }))
+        })
     }
 
     /// As whom it calls: as the operator, unless its first call said otherwise.
@@ -140,7 +148,10 @@ pub async fn connection(hub: Arc<Hub>, stream: UnixStream) {
         return;
     }
     let Ok(peer) = Peer::new(stream).await else { return };
-    let Some(connection) = Connection::open(hub, Source::ControlSocket, visitor, peer) else { return };
+    if let Err(refusal) = Connection::reserve(&hub) {
+        return peer.answer(refusal);
+    }
+    let connection = Connection::open(hub, Source::ControlSocket, visitor, peer);
     let peer = connection.peer.clone();
     let writer = tokio::spawn({
         let peer = peer.clone();

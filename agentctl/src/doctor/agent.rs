@@ -147,7 +147,7 @@ fn asked(daemon: &PrivateDaemon, wanted: &Wanted, card: &mut Card) -> anyhow::Re
         }
     };
     card.stop_reason = Some(outcome);
-    card.prompts = session.prompts();
+    card.prompts = session.prompts(&wanted.env);
     if card.prompts.len() > 1 {
         card.concurrent.get_or_insert(false);
     }
@@ -325,8 +325,8 @@ impl Session {
     }
 
     /// The prompts of the turn, in order.
-    fn prompts(&self) -> Vec<Asked> {
-        let redactor = Redactor::default();
+    fn prompts(&self, env: &BTreeMap<String, String>) -> Vec<Asked> {
+        let redactor = Redactor::new(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
         let mut told: Vec<String> = Vec::new();
         let mut asked = Vec::new();
         for (_, _, frame) in self.frames.iter().filter(|(_, side, _)| *side == Side::Agent) {
@@ -344,7 +344,7 @@ impl Session {
                         options: prompt
                             .options
                             .into_iter()
-                            .map(|o| (o.id, o.kind.as_ref().map(|kind| kind.get().trim_matches('"').to_owned())))
+                            .map(|o| (o.id, o.kind.as_ref().map(|kind| redactor.text(kind.get().trim_matches('"')).text)))
                             .collect(),
                     });
                 }

@@ -200,9 +200,16 @@ impl Agent {
         }
     }
 
+    /// One of its own texts, unless `--texts` gives another.
+    fn own_text(&self, name: &str, usual: &str) -> String {
+        let file = self.cli.texts.as_ref().and_then(|path| std::fs::read(path).ok());
+        let texts: Value = file.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        texts[name].as_str().unwrap_or(usual).to_owned()
+    }
+
     fn initialize(&self, params: &Value) -> Result<Value, Refusal> {
         if self.cli.init_error {
-            return Err((-32603, "initialize failed, as asked".into()));
+            return Err((-32603, self.own_text("error", "initialize failed, as asked")));
         }
         if params["protocolVersion"].as_u64().is_none() || !params["clientCapabilities"].is_object() {
             return Err((-32602, "initialize needs protocolVersion (an integer) and clientCapabilities".into()));
@@ -222,18 +229,18 @@ impl Agent {
                 "mcpCapabilities": {"http": true, "sse": true},
                 "sessionCapabilities": sessions,
             },
-            "agentInfo": {"name": "fake-agent", "version": env!("CARGO_PKG_VERSION")},
-            "authMethods": if self.cli.new_auth_required { json!([{"id": "login", "name": "Log in"}]) } else { json!([]) },
+            "agentInfo": {"name": self.own_text("name", "fake-agent"), "version": self.own_text("version", env!("CARGO_PKG_VERSION"))},
+            "authMethods": if self.cli.new_auth_required { json!([{"id": "login", "name": self.own_text("login", "Log in")}]) } else { json!([]) },
         }))
     }
 
     fn new_session(&self, params: &Value) -> Result<Value, Refusal> {
         check_session_params(params)?;
         if self.cli.new_error {
-            return Err((-32603, "session/new failed, as asked".into()));
+            return Err((-32603, self.own_text("error", "session/new failed, as asked")));
         }
         if self.cli.new_auth_required {
-            return Err((-32000, "Authentication required".into()));
+            return Err((-32000, self.own_text("error", "Authentication required")));
         }
         let session = {
             let mut state = self.state();

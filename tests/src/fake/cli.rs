@@ -34,6 +34,9 @@ pub(super) struct Cli {
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub(super) delay_ms: u64,
 
+    /// Say what stands in this JSON file, an object, in the places of its own texts: `name`, `version`, `error`, `login`
+    #[arg(long, value_name = "FILE")]
+    pub(super) texts: Option<PathBuf>,
     /// Answer initialize with an error
     #[arg(long)]
     pub(super) init_error: bool,

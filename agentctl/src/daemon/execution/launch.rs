@@ -84,6 +84,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         task_id,
         generation,
         command,
+        shown_cwd: redactor.text(&cwd).text,
         cwd,
         started_at,
         proxied: editor.is_some(),

@@ -159,6 +159,8 @@ pub struct Execution {
     pub command: String,
     /// Its working directory.
     pub cwd: String,
+    /// The same, redacted.
+    pub shown_cwd: String,
     /// When it was started.
     pub started_at: Timestamp,
     /// Whether an editor has its turns.
@@ -218,7 +220,7 @@ impl Execution {
             pid: status.pid,
             generation: self.generation,
             command: self.command.clone(),
-            cwd: self.cwd.clone(),
+            cwd: self.shown_cwd.clone(),
             proxied: self.proxied,
             agent: status.agent,
             acp_session_id: status.acp_session_id,

@@ -32,12 +32,16 @@ pub async fn session(hub: Arc<Hub>, stream: UnixStream) {
     }
     let Ok((near, events)) = UnixStream::pair() else { return };
     let Ok(peer) = Peer::new(near).await else { return };
-    let Some(connection) = Connection::open(hub, Source::ExternalMcp, visitor, peer) else { return };
+    let mut lines = Lines::new(stream);
+    if let Err(refusal) = Connection::reserve(&hub) {
+        let _ = lines.write(&refusal).await;
+        return;
+    }
+    let connection = Connection::open(hub, Source::ExternalMcp, visitor, peer);
     let writer = tokio::spawn({
         let connection = connection.clone();
         async move { connection.peer.write_backlog().await }
     });
-    let mut lines = Lines::new(stream);
     if greet(&connection, &mut lines).await
         && let Ok(running) = Server::new(connection.clone(), events).serve(lines).await
     {

@@ -22,7 +22,8 @@ impl Corpus {
     pub fn new() -> Self {
         let shapes = include_str!("../../../acp-bridge/tests/data/secrets.txt").lines();
         // The file writes line ends, tabs and backslashes as `\n`, `\t`, `\\`.
-        let unescape = |line: &str| line.split(r"\\").map(|part| part.replace(r"\n", "\n").replace(r"\t", "\t")).collect::<Vec<_>>().join(r"\");
+        let unescape =
+            |line: &str| line.split(r"\\").map(|part| part.replace(r"\n", "\n").replace(r"\t", "\t")).collect::<Vec<_>>().join(r"\");
         Self { shapes: shapes.map(unescape).collect(), made: HashMap::new(), names: Vec::new(), seed: 0x9e37_79b9_7f4a_7c15 }
     }
 
@@ -75,7 +76,8 @@ impl Corpus {
     /// What was found of the secrets in an output: the place and the shape of each, once.
     pub fn found(&self, output: &[u8]) -> Vec<&str> {
         let lower = without_uuids(output.to_ascii_lowercase());
-        let is_body = |at: &[u8]| at[0].is_ascii_alphanumeric() && at.iter().zip(&at[1..]).all(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit());
+        let is_body =
+            |at: &[u8]| at[0].is_ascii_alphanumeric() && at.iter().zip(&at[1..]).all(|(a, b)| a.is_ascii_digit() != b.is_ascii_digit());
         let mut found: Vec<usize> = lower.windows(WINDOW).filter(|at| is_body(at)).filter_map(|at| self.made.get(at)).copied().collect();
         found.sort_unstable();
         found.dedup();

@@ -11,7 +11,6 @@ mod corpus;
 mod outputs;
 mod prompts;
 mod runs;
-mod starts;
 
 use agentctl_tests::harness::{Agent, Conn, Daemon, Log, agentctl, outcome, resolve_params, until};
 use serde_json::{Value, json};
@@ -144,10 +143,14 @@ fn no_output_shows_a_secret_of_a_prompt() {
     assert!(raw_output.leaks(&corpus).len() > 1000, "raw topics are raw, and leaks are found");
 
     let kinds = |place: &str| KINDS.map(|kind| format!("{kind}-{place}"));
-    let places: Vec<String> = kinds("title").into_iter().chain(kinds("option")).collect();
-    let mut reach: Vec<(&str, &[&str])> = places.iter().map(|place| (&**place, SHOWN)).collect();
-    reach.extend(places[..5].iter().map(|place| (&**place, &["audit"][..])));
-    let own = ["execute-command", "execute-cwd", "execute-hint", "edit-path", "fetch-url", "mcp-server", "mcp-tool", "thin-command", "thin-cwd"];
+    let (titles, options) = (kinds("title"), kinds("option"));
+    let mut reach: Vec<(&str, &[&str])> = titles.iter().map(|place| (&**place, SHOWN)).collect();
+    reach.extend(titles.iter().map(|place| (&**place, &["audit"][..])));
+    // As text an event names the option's id only.
+    let but_events: Vec<&str> = SHOWN.iter().copied().filter(|output| *output != "events").collect();
+    reach.extend(options.iter().map(|place| (&**place, &but_events[..])));
+    let own =
+        ["execute-command", "execute-cwd", "execute-hint", "edit-path", "fetch-url", "mcp-server", "mcp-tool", "thin-command", "thin-cwd"];
     reach.extend(own.iter().map(|place| (*place, &["permissions", "permissions --json", "events --json", "mcp", "state/audit.db"][..])));
     reach.push(("edit-location", &["permissions --json"]));
     reach.extend(kinds("call").iter().map(|_| ("execute-call", &["permissions --json", "events --json", "mcp", "state/audit.db"][..])));

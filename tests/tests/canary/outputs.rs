@@ -58,7 +58,9 @@ impl Outputs {
 
     /// Every secret that is in an output.
     pub fn leaks(&self, corpus: &Corpus) -> Vec<String> {
-        let of = |(output, bytes): (&String, &Vec<u8>)| corpus.found(bytes).into_iter().map(|secret| format!("{output}: {secret}")).collect::<Vec<_>>();
+        let of = |(output, bytes): (&String, &Vec<u8>)| {
+            corpus.found(bytes).into_iter().map(|secret| format!("{output}: {secret}")).collect::<Vec<_>>()
+        };
         self.0.iter().flat_map(of).collect()
     }
 

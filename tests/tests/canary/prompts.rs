@@ -84,7 +84,9 @@ impl Maker<'_> {
             }
             "fetch" => json!({"url": self.url(), "headers": {"Authorization": self.text("header")}, "body": self.text("body")}),
             "mcp" => json!({"server": self.text("server"), "tool": self.text("tool"), "arguments": {"x": self.text("argument")}}),
-            _ => json!({"command": self.command(), "cwd": self.path("cwd"), "env": {"X": self.text("env")}, "description": self.text("raw")}),
+            _ => {
+                json!({"command": self.command(), "cwd": self.path("cwd"), "env": {"X": self.text("env")}, "description": self.text("raw")})
+            }
         };
         call["kind"] = json!(if matches!(self.kind, "edit" | "fetch") { self.kind } else { "execute" });
         call["rawInput"] = raw;

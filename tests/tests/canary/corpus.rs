@@ -44,16 +44,6 @@ impl Corpus {
         self.body(place, "a value of the environment")
     }
 
-    /// Lines that each hold a secret of another shape, of all shapes, in texts that are not cut.
-    pub fn texts(&mut self, place: &str) -> Vec<String> {
-        let all: Vec<usize> = (0..self.len()).collect();
-        let text = |shapes: &[usize], corpus: &mut Self| {
-            let lines = shapes.iter().map(|shape| corpus.secret(place, *shape));
-            std::iter::once(mark(place)).chain(lines).collect::<Vec<_>>().join("\n")
-        };
-        all.chunks(16).map(|shapes| text(shapes, self)).collect()
-    }
-
     fn body(&mut self, place: &str, shape: &str) -> String {
         let mut draw = |from: &[u8]| {
             // xorshift: the same secrets in every run.

@@ -61,11 +61,10 @@ fn no_output_shows_a_secret_of_a_run() {
         .to_string();
         let line = run.line(shape, &[]);
         // A folder can hold most of them.
-        let folder = run.corpus.secret("folder", shape).replace(['/', '\0'], "_");
-        let cwd = run.daemon.folder().join(format!("{} {folder}", mark("folder")));
-        let _ = std::fs::create_dir(&cwd);
-        let session = format!("s{shape}");
-        let cwd = if cwd.is_dir() { cwd.display().to_string() } else { run.daemon.folder().display().to_string() };
+        let folder = run.corpus.secret("folder", shape);
+        let cwd = run.daemon.folder().join(format!("{} {}", mark("folder"), if folder.contains('/') { "" } else { &folder }));
+        std::fs::create_dir_all(&cwd).expect("a folder");
+        let (session, cwd) = (format!("s{shape}"), cwd.display().to_string());
         let started =
             run.daemon.command(&["run", "--detach", "--task", "t", "--session", &session, "--cwd", &cwd, "--"]).args(&line).output();
         run.outputs.command("run --detach", &started.expect("it runs"));
@@ -115,12 +114,14 @@ fn no_terminal_shows_a_secret() {
             let options = json!([{"optionId": "y", "name": option, "kind": "allow_once"}]);
             steps.push(json!({"ask": {"id": shape, "toolCall": {"toolCallId": "c", "title": title}, "options": options}}));
         }
+        steps.push(json!({"hang": true}));
         // Long lines are not shown again by a terminal: the script comes from a file.
         let file = run.daemon.folder().join(format!("script-{chunk}"));
         std::fs::write(&file, json!(steps).to_string()).expect("a file");
         let line = format!("run --task t --session t{chunk} -p \"$(cat {})\" -- {} --lenient", file.display(), fake_agent().display());
         let mut child = at_terminal(&run.daemon, &line);
         let mut conn = run.daemon.connect();
+        until("its session", || conn.call("permission/list", json!({"session_id": format!("t{chunk}")})).code().is_none().then_some(()));
         conn.await_permissions("t", &format!("t{chunk}"), 12.min(run.corpus.len() - chunk * 12));
         // All of the first question, then the end.
         let mut keys = child.stdin.take().expect("a pipe");

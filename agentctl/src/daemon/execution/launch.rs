@@ -138,6 +138,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         witness: Observed::default(),
         redactor,
         err: Stderr::default(),
+        noise: String::new(),
         editor,
         ready,
         stop: Stop::default(),

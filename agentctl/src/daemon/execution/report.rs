@@ -62,17 +62,19 @@ impl Task {
     }
 
     /// Keeps a sample of a line that is no message.
-    pub(super) fn noise(&self, line: &[u8]) {
-        let mut status = self.exec.status.lock();
-        let counters = &mut status.counters;
-        counters.noise += 1;
-        if counters.noise_samples.len() < NOISE_SAMPLES {
-            let mut text = self.redactor.text(&String::from_utf8_lossy(line)).text;
-            while text.len() > NOISE_SAMPLE_BYTES {
-                text.pop();
-            }
-            counters.noise_samples.push(text);
+    pub(super) fn noise(&mut self, line: &[u8]) {
+        self.count(|c| c.noise += 1);
+        if self.noise.lines().count() >= NOISE_SAMPLES {
+            return;
         }
+        let line = String::from_utf8_lossy(line);
+        // A secret may go over several lines: all samples are redacted as one text, unless one is longer than any secret.
+        let line = if line.len() <= LONGEST_SECRET { line.into_owned() } else { self.redactor.text(&line).text };
+        self.noise += &line;
+        self.noise.push('\n');
+        let cut = |line: &str| line[..line.floor_char_boundary(NOISE_SAMPLE_BYTES)].to_owned();
+        let samples = self.redactor.long_text(&self.noise).lines().map(cut).collect();
+        self.count(|c| c.noise_samples = samples);
     }
 
     /// Tells that the agent sent something that can't be used.

@@ -58,6 +58,8 @@ pub(super) struct Task {
     pub(super) witness: Observed,
     pub(super) redactor: Redactor,
     pub(super) err: Stderr,
+    /// The first lines that are no messages, as they came.
+    pub(super) noise: String,
     pub(super) editor: Option<Box<Editor>>,
     pub(super) ready: Option<oneshot::Sender<Started>>,
     pub(super) stop: Stop,

@@ -103,7 +103,7 @@ fn no_output_shows_a_secret_of_a_prompt() {
     watch_json.end(&mut outputs, "seen-thin-title-here");
 
     for (kind, log, turn, live) in &turns {
-        let of = |id: usize| live.iter().find(|p| p["pending_id"] == id.to_string()).expect("it is live").clone();
+        let of = |id: usize| live.iter().find(|p| p["pending_id"].as_str() == Some(&*id.to_string())).expect("it is live").clone();
         // Answered by the command, by MCP and on the socket; wrongly, too late and twice.
         let [zero, one, two, three] = [0, 1, 2, 3].map(of);
         let id = |p: &Value, name: &str| p[name].as_str().expect("an id").to_owned();

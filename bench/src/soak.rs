@@ -18,6 +18,9 @@ const SESSIONS: u64 = 8;
 /// The first part, after which everything is counted; all lists that are bounded are full then.
 const FIRST: Duration = Duration::from_secs(60);
 
+/// Between which everything is counted, too: what grows for ever is told from what fills up.
+const PARTS: u32 = 6;
+
 #[derive(Args)]
 pub struct Soak {
     /// How long, in minutes
@@ -72,9 +75,15 @@ impl Soak {
         load(&daemon, &counts, first, self.seed);
         let before = settle(&daemon);
         println!("after the first {} s: {before:?}", first.as_secs());
-        load(&daemon, &counts, Duration::from_secs(self.minutes * 60) - first, self.seed + 1000);
-        let after = settle(&daemon);
-        println!("after {} min:       {after:?}", self.minutes);
+        let mut after = None;
+        let begun = Instant::now();
+        for part in 1..=PARTS {
+            load(&daemon, &counts, (Duration::from_secs(self.minutes * 60) - first) / PARTS, self.seed + 1000 * u64::from(part));
+            let state = settle(&daemon);
+            println!("after {:>4} s more:    {state:?}", begun.elapsed().as_secs());
+            after = Some(state);
+        }
+        let after = after.expect("there are parts");
         for (what, count) in counts.0.lock().expect("nobody panics here").iter() {
             println!("  {count:>9}  {what}");
         }

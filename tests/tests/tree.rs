@@ -57,8 +57,13 @@ fn a_killed_leader_takes_along_what_holds_its_output() {
     let daemon = Daemon::start();
     let mut conn = daemon.connect();
     let child = json!({"setsid": true, "double_fork": true, "ignore_sigterm": true, "hold_stdio": true});
-    let (agent, child, turn) = with_child(&daemon, &mut conn, &child, &[]);
+    let agent = Agent::start(&daemon, &mut conn, "s", &[]);
+    let (turn, live) = agent.ask(&mut conn, &json!([{"spawn": child}, {"ask": {"id": 5}}, {"hang": true}]), 1);
+    let child = agent.log.await_entry("spawned");
     kill(Pid::from_raw(i32::try_from(number(&agent.started["pid"])).expect("a pid")), Signal::SIGKILL).expect("it is there");
+    // Whoever holds its output would not read an answer.
+    let record = conn.audit_of(&live[0]["request_id"]);
+    assert_eq!((&record["end"], &record["end_reason"]), (&json!("expired"), &json!("leader_killed")), "{record}");
     let reply = until("the turn's end", || conn.try_reply(turn));
     assert_eq!(reply.code(), Some("agent_exited"), "{}", reply.0);
     let info = agent.await_state(&mut conn, "exited");

@@ -281,7 +281,11 @@ impl Task {
         if self.stdout.is_some() && !self.stop.is_begun() {
             match self.leader.exit() {
                 // A wrapper that hands over to its agent exits; what was killed has handed over nothing.
-                Some(ExitStatus::Signal(_)) => self.stop_soon("the leader was killed while its output is still open"),
+                Some(ExitStatus::Signal(_)) => {
+                    // Whoever holds its output would not read an answer.
+                    self.expire_requests("leader_killed");
+                    self.stop_soon("the leader was killed while its output is still open");
+                }
                 _ => self.drain("the leader exited while its output is still open"),
             }
         }

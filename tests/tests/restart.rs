@@ -68,11 +68,15 @@ fn what_ended_cleanly_or_was_stopped_is_not_started_again() {
     assert_eq!(last(&mut conn, "clean")["generation"], 1);
     assert_eq!(last(&mut conn, "stopped")["generation"], 1);
     // A session that is started anew is not started by an old plan, too.
-    conn.start(params(&daemon, "again", &["--exit-after-ms", "10"], json!({"restart": "always"})));
+    conn.start(params(&daemon, "again", &["--exit-after-ms", "10"], json!({"restart": "always", "replace": true})));
     until("its wait", || last(&mut conn, "again")["restart"]["next_at"].is_string().then_some(()));
     let mut anew = params(&daemon, "again", &[], json!({}));
     anew["replace"] = json!(true);
     let started = conn.start(anew);
+    // Nor does the restart of an older execution end it, however that one was started.
+    let list = conn.call("execution/list", json!({"session_id": "again"})).ok();
+    let older = list["executions"][0]["execution_id"].clone();
+    assert_eq!(conn.call("execution/restart", json!({"execution_id": older})).code(), Some("session_busy"));
     conn.call("execution/stop", json!({"execution_id": started["execution_id"]})).ok();
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert_eq!(last(&mut conn, "again")["execution_id"], started["execution_id"]);

@@ -49,7 +49,9 @@ impl Method for Start {
         }
         let (ready, answer) = oneshot::channel();
         let bind = params.bind;
-        let execution = start(hub, reservation, key, Arc::new(params), Client::Us(ready, None), None).await?;
+        // A restart replaces nobody.
+        let recipe = StartParams { replace: false, ..params };
+        let execution = start(hub, reservation, key, Arc::new(recipe), Client::Us(ready, None), None).await?;
         if bind {
             bind_to(connection, &execution).await;
         }

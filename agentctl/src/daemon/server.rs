@@ -232,6 +232,7 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                 }
             });
         });
+        let some = !incoming.is_empty();
         for incoming in incoming {
             match incoming {
                 Incoming::Nothing => {}
@@ -255,6 +256,10 @@ async fn read_calls(connection: &Arc<Connection>) -> Arc<Semaphore> {
                     });
                 }
             }
+        }
+        if some {
+            // Waiting for what is already there gives nobody else a turn: these calls first, then the next ones are read.
+            tokio::task::yield_now().await;
         }
     }
 }

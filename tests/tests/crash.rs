@@ -162,3 +162,29 @@ fn a_killed_daemon_leaves_no_agent_whatever_it_does() {
     }
     daemon.stop();
 }
+
+#[test]
+fn a_panic_in_the_task_of_one_execution_ends_that_one_and_nothing_else() {
+    let daemon = Daemon::start_with(&agentctl_with_failpoints(), &[], &[("AGENTCTL_FAILPOINTS", "deliver.before=1:panic")]);
+    let mut conn = daemon.connect();
+    let script = json!([{"ask": {"id": 5}}, {"await": 5}]);
+    let (hit, other) = (Agent::start(&daemon, &mut conn, "hit", &[]), Agent::start(&daemon, &mut conn, "other", &[]));
+    let (turn, live) = hit.ask(&mut conn, &script, 1);
+    let (other_turn, other_live) = other.ask(&mut conn, &script, 1);
+    // Its caller and its turn hear of it, and nothing of its agent is left.
+    assert!(conn.resolve(&live[0], "allow-once").code().is_some());
+    assert!(conn.reply(turn).code().is_some());
+    let info = hit.await_state(&mut conn, "exited");
+    assert_eq!(info["reason"], "internal error", "{info}");
+    await_gone(&hit.started["pid"]);
+    assert!(hit.log.responses(&json!(5)).is_empty());
+    assert!(hit.permissions(&mut conn).is_empty());
+    // The other one's prompt is answered, and the session can be used again.
+    conn.resolve(&other_live[0], "allow-once").ok();
+    assert_eq!(conn.reply(other_turn).ok()["stop_reason"], "end_turn");
+    let again = Agent::start(&daemon, &mut conn, "hit", &[]);
+    let (turn, live) = again.ask(&mut conn, &script, 1);
+    conn.resolve(&live[0], "allow-once").ok();
+    assert_eq!(conn.reply(turn).ok()["stop_reason"], "end_turn");
+    daemon.stop();
+}

@@ -104,9 +104,9 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// By which lists are ordered.
-    pub fn order(&self) -> (&str, &str) {
-        (&self.request.shown.created_at, &self.request.shown.request_id)
+    /// By which lists are ordered: as `created_at`, which shows milliseconds, and `request_id` are.
+    pub fn order(&self) -> (i64, Uuid) {
+        (self.request.created_at.as_millisecond(), self.request.request_id)
     }
 }
 

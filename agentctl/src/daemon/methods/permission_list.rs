@@ -45,7 +45,7 @@ impl Method for List {
                 }
             }
         }
-        permissions.sort_by(|a, b| a.order().cmp(&b.order()));
+        permissions.sort_unstable_by_key(Listed::order);
         Ok(PermissionListResult { task_id: params.task_id, total: permissions.len(), permissions })
     }
 }

@@ -45,21 +45,24 @@ fn fixture(name: &str) -> Fixture {
 
 #[test]
 fn every_recorded_prompt_is_complete() {
+    use ActionType::{Command, FileRead, FileWrite, McpTool, Network, Other};
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures");
     let redactor = Redactor::default();
     let mut count = 0;
     for path in files(&folder).unwrap() {
         for (prompt, view) in prompts(&Fixture::read(&path).unwrap(), &redactor) {
             let place = format!("{}: {:?}", path.display(), view.action);
-            let expected = match prompt.tool_call.kind.as_deref() {
-                Some("execute") => ActionType::Command,
-                Some("edit") => ActionType::FileWrite,
-                Some("fetch") => ActionType::Network,
+            let expected: &[ActionType] = match prompt.tool_call.kind.as_deref() {
+                Some("execute") => &[Command, McpTool],
+                Some("edit") => &[FileWrite],
+                Some("fetch") => &[Network],
+                Some("read" | "search") => &[FileRead, Command],
+                Some("other") | None => &[McpTool, Other],
                 kind => panic!("{kind:?} in {place}"),
             };
-            assert_eq!(view.action.action_type, expected, "{place}");
+            assert!(expected.contains(&view.action.action_type), "{place}");
             assert!(!view.action.incomplete && !view.action.redacted && !view.action.truncated, "{place}");
-            assert_eq!(Some(view.title), prompt.tool_call.title, "{place}");
+            assert!(!view.title.is_empty() && prompt.tool_call.title.is_none_or(|title| title == view.title), "{place}");
             let ids = |o: &[_]| o.iter().map(|o: &acp_bridge::presentation::OptionView| o.option_id.clone()).collect::<Vec<_>>();
             assert_eq!(ids(&view.options), prompt.options.iter().map(|o| o.id.clone()).collect::<Vec<_>>());
             assert!(view.options.iter().zip(&prompt.options).all(|(shown, sent)| shown.name == sent.name), "{place}");
@@ -69,43 +72,38 @@ fn every_recorded_prompt_is_complete() {
     assert!(count >= 100, "{count} prompts");
 }
 
-#[test]
-fn one_of_each_kind_is_told_exactly() {
-    let command = |cwd: Option<&str>| {
-        let mut action =
-            json!({ "type": "command", "description": "echo hello > proof.txt", "command": "echo hello > proof.txt", "redacted": false });
-        if let Some(cwd) = cwd {
-            action["cwd"] = cwd.into();
+/// The rows of the table in `docs/reference.md`: its columns, for each fixture that a row names.
+fn documented() -> HashMap<String, Vec<String>> {
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference.md")).unwrap();
+    let section = text.split("\n## What is shown\n").nth(1).unwrap().split("\n## ").next().unwrap();
+    let mut rows = HashMap::new();
+    for line in section.lines().filter(|line| line.starts_with("| `")) {
+        let columns: Vec<String> = line.trim_matches('|').split(" | ").map(|column| column.trim().to_owned()).collect();
+        for name in columns.last().unwrap().split(", ") {
+            rows.insert(name.trim_matches('`').to_owned(), columns.clone());
         }
-        action
-    };
-    let write = |title: &str| {
-        json!({ "type": "file_write", "description": title, "path": "/home/dev/project/mock_written.txt",
-            "diffs": { "count": 1, "lines_new": 1, "lines_old": 0 }, "redacted": false })
-    };
-    let fetch = |title: &str, to: &str| json!({ "type": "network", "description": title, "destination": to, "redacted": false });
-    let project = Some("/home/dev/project");
-    for (name, expected) in [
-        ("claude/allow", command(None)),
-        ("codex/allow", command(project)),
-        ("codexzed/allow", command(project)),
-        ("gemini/allow", command(project)),
-        ("opencode/allow", command(project)),
-        ("claude/write", write("Write mock_written.txt")),
-        ("codex/write", write("Edit files")),
-        ("codexzed/write", write("Edit /home/dev/project/mock_written.txt")),
-        ("gemini/write", write("Writing to mock_written.txt")),
-        ("opencode/write_reject", write("/home/dev/project/mock_written.txt")),
-        (
-            "gemini/fetch",
-            fetch("Processing URLs and instructions from prompt: \"Read http://127.0.0.1:53707/page\"", "http://127.0.0.1:53707/page"),
-        ),
-        ("opencode/fetch", fetch("http://127.0.0.1:35079/page", "http://127.0.0.1:35079/page")),
-    ] {
-        let shown = prompts(&fixture(name), &Redactor::default());
-        assert_eq!(shown.len(), 1, "{name}");
-        assert_eq!(serde_json::to_value(&shown[0].1.action).unwrap(), expected, "{name}");
     }
+    rows
+}
+
+#[test]
+fn each_row_of_the_documented_table_is_recorded_and_told_exactly() {
+    let mut rows = documented();
+    for line in include_str!("data/projection.jsonl").lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let name = row["fixture"].as_str().unwrap();
+        let shown: Vec<Value> =
+            prompts(&fixture(name), &Redactor::default()).iter().map(|(_, view)| serde_json::to_value(&view.action).unwrap()).collect();
+        assert_eq!(Value::from(shown), row["actions"], "{name}");
+        let columns = rows.remove(name).unwrap_or_else(|| panic!("{name} is in no row of the documented table"));
+        let told = |action: &Value| {
+            let fields = action.as_object().unwrap().keys().filter(|key| !matches!(&***key, "type" | "description" | "redacted"));
+            let fields: Vec<String> = fields.map(|key| format!("`{key}`")).collect();
+            columns[3] == format!("`{}`", action["type"].as_str().unwrap()) && columns[4] == fields.join(", ")
+        };
+        assert!(row["actions"].as_array().unwrap().iter().any(told), "{name}: {columns:?}");
+    }
+    assert!(rows.is_empty(), "documented, not recorded: {rows:?}");
 }
 
 fn prompt(params: &Value) -> Prompt {

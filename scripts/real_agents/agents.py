@@ -1,12 +1,14 @@
 """Which agents there are, how they are installed, and how they are told to use the scripted model and to ask."""
+import dataclasses
 import json
+import pathlib
 import shutil
 import subprocess
 import sys
 
 
 class Agent:
-    """One agent. `configure` writes its settings under a home and returns its command and environment."""
+    """One agent. `configure` writes its settings as a `Setup` wants them and returns its command and environment."""
 
     def __init__(self, name, package, configure, concurrent=False):
         self.name, self.package, self.configure = name, package, configure
@@ -30,64 +32,82 @@ class Agent:
         done.write_text(self.package)
 
 
+@dataclasses.dataclass
+class Setup:
+    """How an agent is to be: whether it must ask, and the MCP server that it has (a command), if any."""
+
+    modules: pathlib.Path
+    home: pathlib.Path
+    cwd: pathlib.Path
+    model: str
+    auto: bool = False
+    server: list[str] | None = None
+
+
 def put(path, value):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(value if isinstance(value, str) else json.dumps(value))
 
 
-def codex_settings(home, cwd, model):
-    put(home / ".codex/config.toml", f'''model = "gpt-5.5"
+def codex_settings(setup):
+    server = f'[mcp_servers.notes]\ncommand = {json.dumps(setup.server[0])}\nargs = {json.dumps(setup.server[1:])}\n' if setup.server else ""
+    put(setup.home / ".codex/config.toml", f'''model = "gpt-5.5"
 model_provider = "scripted"
 approval_policy = "on-request"
 sandbox_mode = "read-only"
 [model_providers.scripted]
 name = "scripted"
-base_url = "{model}/v1"
+base_url = "{setup.model}/v1"
 env_key = "SCRIPTED_KEY"
 wire_api = "responses"
 [analytics]
 enabled = false
-[projects."{cwd}"]
+[projects."{setup.cwd}"]
 trust_level = "trusted"
-''')
-    return {"CODEX_HOME": str(home / ".codex"), "SCRIPTED_KEY": "dummy", "OPENAI_API_KEY": "dummy"}
+{server}''')
+    return {"CODEX_HOME": str(setup.home / ".codex"), "SCRIPTED_KEY": "dummy", "OPENAI_API_KEY": "dummy"}
 
 
-def codexzed(modules, home, cwd, model, auto):
-    return [modules / "@zed-industries/codex-acp-linux-x64/bin/codex-acp"], codex_settings(home, cwd, model)
+def codexzed(setup):
+    return [setup.modules / "@zed-industries/codex-acp-linux-x64/bin/codex-acp"], codex_settings(setup)
 
 
-def codex(modules, home, cwd, model, auto):
-    env = codex_settings(home, cwd, model)
-    env |= {"NO_BROWSER": "1", "MODEL_PROVIDER": "scripted", "INITIAL_AGENT_MODE": "agent" if auto else "read-only"}
-    return ["node", modules / "@agentclientprotocol/codex-acp/dist/index.js"], env
+def codex(setup):
+    env = codex_settings(setup)
+    env |= {"NO_BROWSER": "1", "MODEL_PROVIDER": "scripted", "INITIAL_AGENT_MODE": "agent" if setup.auto else "read-only"}
+    return ["node", setup.modules / "@agentclientprotocol/codex-acp/dist/index.js"], env
 
 
-def claude(modules, home, cwd, model, auto):
-    if not auto:
-        put(home / ".claude/settings.json", {"permissions": {"defaultMode": "default"}})
-    env = {"ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": model, "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
+def claude(setup):
+    if not setup.auto:
+        put(setup.home / ".claude/settings.json", {"permissions": {"defaultMode": "default"}, "enableAllProjectMcpServers": True})
+    if setup.server:
+        put(setup.cwd / ".mcp.json", {"mcpServers": {"notes": {"command": setup.server[0], "args": setup.server[1:]}}})
+    env = {"ANTHROPIC_API_KEY": "dummy", "ANTHROPIC_BASE_URL": setup.model, "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
-    return ["node", modules / "@agentclientprotocol/claude-agent-acp/dist/index.js"], env
+    return ["node", setup.modules / "@agentclientprotocol/claude-agent-acp/dist/index.js"], env
 
 
-def opencode(modules, home, cwd, model, auto):
-    decision = "allow" if auto else "ask"
-    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": model + "/v1", "apiKey": "dummy"},
+def opencode(setup):
+    decision = "allow" if setup.auto else "ask"
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": {"baseURL": setup.model + "/v1", "apiKey": "dummy"},
                 "models": {"scripted": {"name": "Scripted", "tool_call": True, "limit": {"context": 128000, "output": 4096}}}}
-    put(home / ".config/opencode/opencode.json", {
+    tools = ["bash", "edit", "webfetch", "read", "grep", "external_directory", "notes_*"]
+    put(setup.home / ".config/opencode/opencode.json", {
         "autoupdate": False, "share": "disabled", "model": "scripted/scripted", "small_model": "scripted/scripted",
-        "provider": {"scripted": provider}, "permission": {"bash": decision, "edit": decision, "webfetch": decision}})
+        "provider": {"scripted": provider}, "permission": {tool: decision for tool in tools},
+        "mcp": {"notes": {"type": "local", "command": setup.server}} if setup.server else {}})
     env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
-    return [modules / "opencode-ai/bin/opencode.exe", "acp"], env
+    return [setup.modules / "opencode-ai/bin/opencode.exe", "acp"], env
 
 
-def gemini(modules, home, cwd, model, auto):
-    put(home / ".gemini/settings.json", {
+def gemini(setup):
+    servers = {"notes": {"command": setup.server[0], "args": setup.server[1:]}} if setup.server else {}
+    put(setup.home / ".gemini/settings.json", {
         "security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": False},
-        "telemetry": {"enabled": False}, "general": {"enableAutoUpdate": False}})
-    command = ["node", modules / "@google/gemini-cli/bundle/gemini.js", "--acp", "--skip-trust", "-m", "gemini-2.5-pro"]
-    return command, {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": model}
+        "telemetry": {"enabled": False}, "general": {"enableAutoUpdate": False}, "mcpServers": servers})
+    command = ["node", setup.modules / "@google/gemini-cli/bundle/gemini.js", "--acp", "--skip-trust", "-m", "gemini-2.5-pro"]
+    return command, {"GEMINI_API_KEY": "dummy", "GOOGLE_GEMINI_BASE_URL": setup.model}
 
 
 AGENTS = {agent.name: agent for agent in [

@@ -9,6 +9,7 @@ import tempfile
 import time
 
 from . import model
+from .agents import Setup
 
 START, STEP = 60, 60
 MARK = "REAL_AGENTS_RUN"
@@ -29,13 +30,13 @@ def environment(folder, home):
 class Run:
     """One agent under one daemon, in a folder of its own."""
 
-    def __init__(self, agent, agents, agentctl, steps, record, auto=False):
+    def __init__(self, agent, agents, agentctl, steps, record, auto=False, server=None):
         self.agent, self.agentctl = agent, agentctl
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="real-agents-"))
         home, self.cwd = self.folder / "home", self.folder / "home/project"
         self.cwd.mkdir(parents=True)
         self.model = model.Model(model.Script(self.cwd, steps))
-        command, env = agent.configure(agents / agent.name / "node_modules", home, self.cwd, self.model.url, auto)
+        command, env = agent.configure(Setup(agents / agent.name / "node_modules", home, self.cwd, self.model.url, auto, server))
         self.env = environment(self.folder, home) | {"MY_API_TOKEN": CANARY}
         line = [agentctl, "run", "--task", "t", "--session", "s", "-p", f"Please run the command now. My token is {CANARY}."]
         if record:

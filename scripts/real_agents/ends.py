@@ -8,6 +8,7 @@ import tempfile
 import time
 
 from . import cases, model
+from .agents import Setup
 
 # Nothing may be alive so long after an end.
 ALLOWED = 2
@@ -59,7 +60,7 @@ class Run(cases.Run):
         home, self.cwd = self.folder / "home", self.folder / "home/project"
         self.cwd.mkdir(parents=True)
         self.model = model.Model(model.Script(self.cwd, [("shell", "echo > running; setsid sleep 600")]))
-        command, env = agent.configure(agents / agent.name / "node_modules", home, self.cwd, self.model.url, False)
+        command, env = agent.configure(Setup(agents / agent.name / "node_modules", home, self.cwd, self.model.url))
         self.env = cases.environment(self.folder, home)
         line = [agentctl, "proxy", "--task", "t", "--session", "s", "--", *command]
         self.out = open(self.folder / "out", "w+")

@@ -9,8 +9,17 @@ import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-SHELL = ["bash", "shell", "exec_command", "shell_command", "run_shell_command", "local_shell"]
-WRITE = ["write", "write_file", "apply_patch", "edit"]
+# By what is to be done, the names that agents give such a tool.
+TOOLS = {
+    "shell": ["bash", "shell", "exec_command", "shell_command", "run_shell_command", "local_shell"],
+    "write": ["write", "write_file", "apply_patch", "edit"],
+    "edit": ["edit", "replace", "apply_patch"],
+    "read": ["read", "read_file"],
+    "search": ["grep", "grep_search", "search_file_content"],
+    "fetch": ["webfetch", "web_fetch"],
+    # Of the MCP server beside this file.
+    "note": ["add_note"],
+}
 USAGE = {"input_tokens": 10, "output_tokens": 5}
 
 
@@ -19,19 +28,30 @@ class Call:
 
     def __init__(self, tool, arguments):
         self.id = uuid.uuid4().hex[:20]
-        self.tool, self.arguments = tool, arguments
+        self.tool, self.namespace, self.arguments = tool.name, tool.namespace, arguments
 
     def text(self):
         return self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
 
 
 class Tool:
-    def __init__(self, name, schema, free_text=False):
-        self.name, self.schema, self.free_text = name, schema or {}, free_text
+    def __init__(self, name, schema, free_text=False, namespace=None):
+        self.name, self.schema, self.free_text, self.namespace = name, schema or {}, free_text, namespace
+
+
+def texts(*names):
+    return {"properties": {name: {"type": "string"} for name in names}, "required": list(names)}
+
+
+# By the tool with which an agent lets its model look for more: those that it doesn't offer at first, but takes.
+DEFERRED = {
+    "ToolSearch": [Tool("WebFetch", texts("url", "prompt")), Tool("mcp__notes__add_note", texts("text"))],
+    "tool_search": [Tool("add_note", texts("text"), namespace="mcp__notes")],
+}
 
 
 class Script:
-    """What the model does: steps are ("shell", command) and ("write", file name)."""
+    """What the model does: steps are (what to do, with what): a command, a file, a URL, a text."""
 
     def __init__(self, cwd, steps):
         self.cwd, self.steps = cwd, steps
@@ -40,35 +60,57 @@ class Script:
         return [call for step in self.steps if (call := self.call(tools, *step))]
 
     def call(self, tools, kind, what):
-        names = SHELL if kind == "shell" else WRITE
+        tools = tools + [more for tool in tools for more in DEFERRED.get(tool.name, [])]
         # Some agents put a prefix before a tool's name, others have tools whose names end alike.
         is_it = [lambda tool, name: tool.name.lower() == name, lambda tool, name: tool.name.lower().endswith(name)]
-        tool = next((tool for matches in is_it for name in names for tool in tools if matches(tool, name)), None)
+        tool = next((tool for matches in is_it for name in TOOLS[kind] for tool in tools if matches(tool, name)), None)
         if tool is None:
             return None
-        patch = f"*** Begin Patch\n*** Add File: {what}\n+hello\n*** End Patch\n"
         if tool.free_text:
-            return Call(tool.name, patch)
-        return Call(tool.name, {key: value for key, schema in tool.schema.get("properties", {}).items()
-                                if (value := self.argument(kind, what, patch, key.lower(), schema, key in tool.schema.get("required", []))) is not None})
+            return Call(tool, patch(kind, what))
+        return Call(tool, {key: value for key, schema in tool.schema.get("properties", {}).items()
+                                if (value := self.argument(kind, what, key, schema, key in tool.schema.get("required", []))) is not None})
 
-    def argument(self, kind, what, patch, key, schema, required):
-        if kind == "shell" and key in ("command", "cmd"):
-            return ["bash", "-lc", what] if schema.get("type") == "array" else what
-        # Codex asks only for what it can't do in its sandbox.
-        if kind == "shell" and key == "sandbox_permissions":
-            return "require_escalated"
-        if kind == "shell" and key == "with_escalated_permissions":
-            return True
-        if kind == "write" and key in ("file_path", "filepath", "path"):
-            return str(self.cwd / what)
-        if kind == "write" and key in ("content", "text", "new_string"):
-            return "hello\n"
-        if kind == "write" and key in ("input", "patch"):
-            return patch
-        if required or key in ("description", "justification"):
-            return filled(schema, "a scripted text")
-        return None
+    def argument(self, kind, what, key, schema, required):
+        match kind, key.lower():
+            case "shell", "command" | "cmd":
+                return ["bash", "-lc", what] if schema.get("type") == "array" else what
+            # Codex asks only for what it can't do in its sandbox.
+            case "shell", "sandbox_permissions":
+                return "require_escalated"
+            case "shell", "with_escalated_permissions":
+                return True
+            case "write" | "edit" | "read", "file_path" | "filepath" | "path":
+                return str(self.cwd / what)
+            case "write", "content" | "text" | "new_string":
+                return "hello\n"
+            case "edit", "old_string" | "oldstring":
+                return "old\n"
+            case "edit", "new_string" | "newstring":
+                return "new\nnewer\n"
+            case "write" | "edit", "input" | "patch" | "patchtext":
+                return patch(kind, what)
+            case "search", "path" | "dir_path":
+                return str(self.cwd / what)
+            case "search", "pattern":
+                return "hello"
+            case "fetch", "url":
+                return what
+            case "fetch", "urls":
+                return [what]
+            case "fetch", "prompt":
+                return f"Read {what}"
+            case "note", "text":
+                return what
+        return filled(schema, "a scripted text") if required or key in ("description", "justification") else None
+
+
+def patch(kind, what):
+    """As `apply_patch` takes it."""
+    if kind == "write":
+        return f"*** Begin Patch\n*** Add File: {what}\n+hello\n*** End Patch\n"
+    return (f"*** Begin Patch\n*** Update File: {what}\n@@\n-old\n+new\n+newer\n*** Add File: added\n+hello\n"
+            "*** Delete File: removed\n*** End Patch\n")
 
 
 def filled(schema, text):
@@ -205,6 +247,10 @@ class Handler(BaseHTTPRequestHandler):
                 tools.append(Tool(tool["name"], tool.get("parameters")))
             elif tool.get("type") == "custom":
                 tools.append(Tool(tool["name"], None, free_text=True))
+            elif tool.get("type") == "namespace":
+                tools += [Tool(inner["name"], inner.get("parameters"), namespace=tool["name"]) for inner in tool["tools"]]
+            elif tool.get("type") == "tool_search":
+                tools.append(Tool("tool_search", None))
         text, calls = self.plan(tools, done)
         if schema := ((request.get("text") or {}).get("format") or {}).get("schema"):
             # A question about an action, to be answered in a given form.
@@ -213,7 +259,8 @@ class Handler(BaseHTTPRequestHandler):
                   "content": [{"type": "output_text", "text": text, "annotations": []}]}]
         for call in calls:
             kind, member = ("custom_tool_call", "input") if isinstance(call.arguments, str) else ("function_call", "arguments")
-            items.append({"type": kind, "id": f"item_{call.id}", "call_id": f"call_{call.id}", "name": call.tool, member: call.text(), "status": "completed"})
+            item = {"type": kind, "id": f"item_{call.id}", "call_id": f"call_{call.id}", "name": call.tool, member: call.text(), "status": "completed"}
+            items.append(item | ({"namespace": call.namespace} if call.namespace else {}))
         usage = USAGE | {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15}
         response = {"id": f"resp_{uuid.uuid4().hex[:12]}", "object": "response", "created_at": 1, "model": request.get("model"),
                     "status": "completed", "output": items, "usage": usage}

@@ -61,9 +61,9 @@ pub fn present(prompt: &Prompt, earlier: Option<&ToolCall>, redactor: &Redactor)
         }
         ActionType::Network => action.destination = source.destination().map(|destination| view.text(&destination)),
         ActionType::McpTool => {
-            if let Some((server, tool)) = source.mcp() {
-                action.server = Some(view.text(&server));
-                action.tool = Some(view.text(&tool));
+            if let Some(call) = source.mcp() {
+                action.server = Some(view.text(&call.server));
+                action.tool = call.tool.map(|tool| view.text(&tool));
             }
         }
         ActionType::Other => {}

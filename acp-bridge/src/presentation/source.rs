@@ -16,33 +16,7 @@ const KINDS: &[(&str, ActionType)] = &[
     ("search", ActionType::FileRead),
     ("fetch", ActionType::Network),
 ];
-/// Tools by the agents' own names, where the kind tells nothing.
-const TOOLS: &[(ActionType, &[&str])] = &[
-    (ActionType::Command, &["Bash", "PowerShell", "bash", "shell", "exec_command", "local_shell", "run_shell_command"]),
-    (
-        ActionType::FileWrite,
-        &["Edit", "MultiEdit", "Write", "NotebookEdit", "edit", "write", "write_file", "replace", "apply_patch", "patch"],
-    ),
-    (
-        ActionType::FileRead,
-        &[
-            "Read",
-            "Grep",
-            "Glob",
-            "LS",
-            "read",
-            "grep",
-            "glob",
-            "list",
-            "read_file",
-            "read_many_files",
-            "list_directory",
-            "search_file_content",
-        ],
-    ),
-    (ActionType::Network, &["WebFetch", "SandboxNetworkAccess", "webfetch", "web_fetch"]),
-];
-/// Members of `rawInput` that name one file. claude: `file_path`, `notebook_path`; opencode: `filepath`, `filePath`; ...
+/// Members of `rawInput` that name one file. claude: `file_path`; opencode: `filepath`, `filePath`, `path`; the others are usual ones.
 const PATHS: &[&str] = &[
     "file_path",
     "filepath",
@@ -74,7 +48,7 @@ const GEMINI_FOLDER: &str = "[current working directory ";
 /// The parts of a tool call, read once.
 pub(super) struct Source<'a> {
     call: &'a ToolCall,
-    /// What was told before of the working folder: opencode's request leaves it out.
+    /// What was told before, of which a request may leave out a part: opencode the working folder, codex-acp (Zed) the tool.
     earlier: Option<Members<'a>>,
     raw: Option<Members<'a>>,
     meta: Option<Members<'a>>,
@@ -138,18 +112,14 @@ impl<'a> Source<'a> {
             return ActionType::McpTool;
         }
         let kind = self.call.kind.as_deref().and_then(|kind| KINDS.iter().find(|(name, _)| *name == kind)).map(|(_, claimed)| *claimed);
-        let by_name = || {
-            let name = self.tool_name()?;
-            TOOLS.iter().find(|(_, names)| names.contains(&&*name)).map(|(of, _)| *of)
-        };
-        match kind.or_else(by_name) {
+        match kind {
             // codex calls a command that only reads a file `read`, one that looks for something `search`.
             Some(ActionType::FileRead | ActionType::Network) if self.command().is_some() => ActionType::Command,
             Some(ActionType::FileRead) if !self.diffs.is_empty() => ActionType::FileWrite,
             Some(claimed) => claimed,
             None if self.command().is_some() => ActionType::Command,
             None if !self.diffs.is_empty() => ActionType::FileWrite,
-            None if self.raw_text("url").is_some() => ActionType::Network,
+            None if self.raw_text("url").or_else(|| self.raw_text("host")).is_some() => ActionType::Network,
             None => ActionType::Other,
         }
     }
@@ -228,12 +198,12 @@ impl<'a> Source<'a> {
         destination(url.trim_end_matches(['.', ',', ';']))
     }
 
-    /// Server and tool of an MCP call. claude: `mcp__server__tool`; codex: `rawInput.server` and `tool`, also in
+    /// The MCP call that it is, if it is one. claude: `mcp__server__tool`; codex: `rawInput.server` and `tool`, also in
     /// `invocation`; gemini: `tool (server MCP Server)`.
-    pub(super) fn mcp(&self) -> Option<(String, String)> {
+    pub(super) fn mcp(&self) -> Option<McpCall> {
         let marked = |name: &str| {
             let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
-            (!server.is_empty() && !tool.is_empty()).then(|| (server.to_owned(), tool.to_owned()))
+            McpCall::new(server, tool)
         };
         let title = self.call.title.as_deref().unwrap_or_default();
         if let Some(found) = self.tool_name().as_deref().and_then(marked).or_else(|| marked(title)) {
@@ -242,15 +212,35 @@ impl<'a> Source<'a> {
         if self.call.kind.as_deref().is_some_and(|kind| KINDS.iter().any(|(name, _)| *name == kind) && kind != "execute") {
             return None;
         }
-        let named = |members: &Members<'_>| Some((members.string("server")?, members.string("tool")?));
-        if let Some(raw) = &self.raw
-            && raw.get("command").is_none()
-            && let Some(found) = named(raw).or_else(|| named(&members(raw.get("invocation"))?))
+        let named = |members: &Members<'_>| McpCall::new(&members.string("server")?, &members.string("tool")?);
+        if let Some(raw) = self.raw.as_ref().filter(|raw| raw.get("command").is_none())
+            && let Some(found) = named(raw).or_else(|| named(&members(raw.get("invocation"))?)).or_else(|| self.approval(raw, named))
         {
             return Some(found);
         }
         let (tool, server) = title.strip_suffix(" MCP Server)")?.split_once(" (")?;
-        (!tool.is_empty() && !tool.contains(' ') && !server.is_empty()).then(|| (server.to_owned(), tool.to_owned()))
+        McpCall::new(server, tool).filter(|_| !tool.contains(' '))
+    }
+
+    /// codex-acp (Zed) asks with a form that names the server only; the tool was told before.
+    fn approval(&self, raw: &Members<'_>, named: impl Fn(&Members<'_>) -> Option<McpCall>) -> Option<McpCall> {
+        let form = members(members(raw.get("request"))?.get("_meta"))?;
+        let server = raw.string("server_name").filter(|_| form.string("codex_approval_kind").as_deref() == Some("mcp_tool_call"))?;
+        let told = self.earlier.as_ref().and_then(named).filter(|told| told.server == server);
+        Some(told.unwrap_or(McpCall { server, tool: None }))
+    }
+}
+
+/// A call of a tool of an MCP server.
+pub(super) struct McpCall {
+    pub(super) server: String,
+    /// `None` if it was not told.
+    pub(super) tool: Option<String>,
+}
+
+impl McpCall {
+    fn new(server: &str, tool: &str) -> Option<Self> {
+        (!server.is_empty() && !tool.is_empty()).then(|| Self { server: server.to_owned(), tool: Some(tool.to_owned()) })
     }
 }
 

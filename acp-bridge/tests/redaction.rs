@@ -146,19 +146,27 @@ fn a_secret_at_a_cut_does_not_survive_in_part() {
     }
 }
 
+/// Ordinary texts of which something is taken out, in any form.
+fn changed(texts: &str) -> Vec<String> {
+    let redactor = Redactor::new([("PATH", "/usr/bin:/bin"), ("PWD", "/home/dev/project"), ("SSH_AUTH_SOCK", "/run/user/1000/ssh-agent")]);
+    let changed = lines(texts).into_iter().filter(|text| {
+        // Prose need not be readable as a command line.
+        let forms = [Some(redactor.text(text)), redactor.command(text)];
+        forms.iter().flatten().any(|shown| shown.text != *text || shown.redacted)
+    });
+    changed.collect()
+}
+
 #[test]
 fn ordinary_texts_stay_as_they_are() {
-    let redactor = Redactor::new([("PATH", "/usr/bin:/bin"), ("PWD", "/home/dev/project"), ("SSH_AUTH_SOCK", "/run/user/1000/ssh-agent")]);
-    let mut failures = Vec::new();
-    for text in lines(include_str!("data/ordinary.txt")) {
-        for (what, shown) in [("text", Some(redactor.text(&text))), ("command", redactor.command(&text))] {
-            // Prose need not be readable as a command line.
-            if shown.as_ref().is_some_and(|shown| shown.text != text || shown.redacted) {
-                failures.push(format!("{what}: {text:?} -> {shown:?}"));
-            }
-        }
-    }
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    let (ordinary, overcautious) = (include_str!("data/ordinary.txt"), include_str!("data/overcautious.txt"));
+    assert_eq!(changed(ordinary), Vec::<String>::new());
+    // Those that no rule tells from a secret; what is not changed any more belongs to the others.
+    let known = lines(overcautious);
+    assert_eq!(changed(overcautious), known);
+    let all = lines(ordinary).len() + known.len();
+    println!("of {all} ordinary texts {} are changed", known.len());
+    assert!(all >= 300 && known.len() * 50 <= all, "more than 2 %");
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::lexer::{Lexed, Word};
 use super::names::{Secrecy, looks_random, secrecy};
-use super::pairs::is_reference;
+use super::plain::{expression, is_reference, is_word};
+use super::spans::Spans;
 
 /// Where a tool's flag has its secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,6 +14,8 @@ enum Form {
     Attached,
     /// `-p VALUE` or `-pVALUE`.
     Value,
+    /// `-k VALUE` only.
+    Word,
     /// `-u user:VALUE`, attached or not; without a second part the user is the secret.
     User,
 }
@@ -45,17 +48,17 @@ const TOOLS: &[Row] = &[
     (&["security"], &["-w"], None, Form::Value),
     (&["http", "https", "xh", "httpie"], &["-a", "--auth"], None, Form::User),
     (&["openssl"], &["-passin", "-passout", "-pass"], None, Form::User),
-    (&["openssl"], &["-k", "-K"], None, Form::Value),
+    (&["openssl"], &["-k", "-K"], None, Form::Word),
     (&["gh", "glab"], &["--body", "-b", "--value"], Some("secret"), Form::Value),
 ];
 
 /// Commands that set a variable by two words; options may stand between, as in fish's `set -gx NAME VALUE`.
 const SETTERS: &[&str] = &["set", "setenv", "export", "config", "--add", "--global"];
 
-/// Finds secrets in the words; ranges of `lexed.plain`.
-pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
+/// Finds secrets in the words of a text.
+pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
     let words = &lexed.words;
-    let mut found = Vec::new();
+    let mut found = Found { lexed, written: text, spans };
     let mut tool: Option<&str> = None;
     // The words of `TOOLS`' third column that came before.
     let mut before: Vec<&str> = Vec::new();
@@ -83,7 +86,7 @@ pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
             // In prose, "to set password on" names no value.
             let set = sets && !lexed.text(next).starts_with('-') && (text.contains(['_', ':', '.']) || looks_random(lexed.text(next)));
             if set && secrecy(name) == Secrecy::Strong {
-                push(lexed, next.plain.clone(), &mut found);
+                found.value(next.plain.clone());
             }
             sets = SETTERS.contains(&text) || sets && text.starts_with('-') && !text.starts_with("--");
             // `api_key = VALUE`, which a shell would read as three words.
@@ -92,22 +95,21 @@ pub(super) fn scan(lexed: &Lexed) -> Vec<Range<usize>> {
                 && secrecy(text.trim_start_matches('$')) == Secrecy::Strong
                 && !text.contains(['/', '(', ')'])
             {
-                push(lexed, value.plain.clone(), &mut found);
+                found.right_side(value);
             }
             // netrc: `machine HOST login NAME password VALUE`.
             if matches!(text, "password" | "account") && i >= 2 && lexed.text(&words[i - 2]) == "login" {
-                push(lexed, next.plain.clone(), &mut found);
+                found.value(next.plain.clone());
             }
             if tool == Some("curl") && matches!(text, "-b" | "--cookie") && lexed.text(next).contains('=') {
-                push(lexed, next.plain.clone(), &mut found);
+                found.value(next.plain.clone());
             }
             named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }
-    found
 }
 
-fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Vec<Range<usize>>) {
+fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Found) {
     let text = lexed.text(word);
     for (tools, flags, needs, form) in TOOLS {
         if !tools.contains(&tool) || needs.is_some_and(|word| !before.contains(&word)) {
@@ -116,6 +118,9 @@ fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Opti
         for flag in *flags {
             let Some(rest) = text.strip_prefix(flag) else { continue };
             let value = if !rest.is_empty() {
+                if *form == Form::Word {
+                    continue;
+                }
                 let long = flag.starts_with("--") || flag.len() > 2;
                 if long && !rest.starts_with('=') {
                     continue;
@@ -130,19 +135,19 @@ fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Opti
             let text = &lexed.plain[value.clone()];
             match text.find(':').filter(|_| *form == Form::User) {
                 // `-u token:` names no password: the user is the secret.
-                Some(colon) if colon + 1 == text.len() => push(lexed, value.start..value.end - 1, found),
-                Some(colon) => push(lexed, value.start + colon + 1..value.end, found),
+                Some(colon) if colon + 1 == text.len() => found.value(value.start..value.end - 1),
+                Some(colon) => found.value(value.start + colon + 1..value.end),
                 None if *form == Form::User => {}
-                None => push(lexed, value, found),
+                None => found.value(value),
             }
         }
     }
 }
 
 /// `--token value`, `password: value`, `Authorization: Bearer value`.
-fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &mut Vec<Range<usize>>) {
+fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &mut Found) {
     let (text, value) = (lexed.text(word), lexed.text(next));
-    let flag = text.starts_with('-') && text.len() > 2 && !text.contains(['=', ':', ' ']);
+    let flag = text.starts_with('-') && text.len() > 2 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     let name = match text.strip_suffix(':') {
         _ if flag => text.trim_start_matches('-'),
         // What is looked for in quotes, as in `grep "token:" src`, names nothing.
@@ -158,8 +163,9 @@ fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &
         return;
     }
     match after {
-        Some(after) if !flag && is_authorization(name) => push(lexed, after.plain.clone(), found),
-        _ => push(lexed, next.plain.clone(), found),
+        Some(after) if !flag && is_authorization(name) => found.value(after.plain.clone()),
+        _ if flag => found.value(next.plain.clone()),
+        _ => found.right_side(next),
     }
 }
 
@@ -167,9 +173,31 @@ fn is_authorization(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with("authorization")
 }
 
-fn push(lexed: &Lexed, value: Range<usize>, found: &mut Vec<Range<usize>>) {
-    let text = &lexed.plain[value.clone()];
-    if !text.is_empty() && !is_reference(text) && !text.starts_with("$(") && text != "$" && text != "[redacted]" {
-        found.push(value);
+/// Where what is found goes.
+struct Found<'a> {
+    lexed: &'a Lexed,
+    /// What the words were read from.
+    written: &'a str,
+    spans: &'a mut Spans,
+}
+
+impl Found<'_> {
+    /// A secret in `lexed.plain`.
+    fn value(&mut self, value: Range<usize>) {
+        let text = &self.lexed.plain[value.clone()];
+        if !text.is_empty() && !is_reference(text) && !text.starts_with("$(") && text != "$" && text != "[redacted]" {
+            self.spans.extend(self.lexed.origin(value));
+        }
+    }
+
+    /// What stands after `name =` or `name:`: a secret, or code, of which only the literals are.
+    fn right_side(&mut self, word: &Word) {
+        let Some(at) = self.lexed.origin(word.plain.clone()).map(|written| written.start) else { return };
+        let rest = &self.written[at..];
+        match expression(rest) {
+            Some(code) => self.spans.extend(code.literals.into_iter().map(|literal| at + literal.start..at + literal.end)),
+            None if rest.starts_with("{ ") || is_word(self.lexed.text(word).trim_end_matches([',', ';', '}'])) => {}
+            None => self.value(word.plain.clone()),
+        }
     }
 }

@@ -21,6 +21,7 @@ mod flags;
 mod lexer;
 mod names;
 mod pairs;
+mod plain;
 mod project;
 mod redact;
 mod source;

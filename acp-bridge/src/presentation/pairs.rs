@@ -6,36 +6,11 @@ use memchr::memchr2;
 
 use super::lexer::{Lexed, Word};
 use super::names::{Secrecy, looks_random, query_secrecy, secrecy};
+use super::plain::{expression, is_reference, is_word};
 use super::spans::{MARKER, Spans};
 
 /// Words before the secret in `Authorization`; they stay.
 const SCHEMES: &[&str] = &["basic", "bearer", "token", "digest", "negotiate", "apikey", "bot", "key", "aws4-hmac-sha256", "dpop"];
-/// Values that are no secret under any name.
-const PLAIN: &[&str] = &[
-    "true",
-    "false",
-    "null",
-    "nil",
-    "none",
-    "yes",
-    "no",
-    "on",
-    "off",
-    "undefined",
-    "inherit",
-    "include",
-    "omit",
-    "required",
-    "optional",
-    "enabled",
-    "disabled",
-    "always",
-    "never",
-    "string",
-    "str",
-    "bool",
-];
-
 /// Finds the values of secret names; every byte is looked at a fixed number of times.
 pub(super) fn scan(text: &str, spans: &mut Spans) {
     scan_for(text, spans, |_| true);
@@ -109,6 +84,10 @@ impl Name {
         }
         let name = &text[start..end];
         let before = start.checked_sub(1).map(|i| bytes[i]);
+        // A pattern that looks for a line, as in `grep '^password:'`; what a shell says if `${TOKEN:?is not set}`.
+        if before == Some(b'^') || before == Some(b'{') && bytes[at..].starts_with(b":?") {
+            return None;
+        }
         let secrecy = match before {
             Some(b'?' | b'&') => query_secrecy(name),
             // `API key: ...`
@@ -144,10 +123,27 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
     let blank = |b: &u8| matches!(b, b' ' | b'\t') || name.quoted && matches!(b, b'\n' | b'\r');
     start += bytes[start..].iter().take_while(|b| blank(b)).count();
     let first = *bytes.get(start)?;
+    if colon && is_position(text, at) || first == b'{' && bytes.get(start + 1).is_none_or(u8::is_ascii_whitespace) {
+        return None;
+    }
+    let spaced = start > at + 1 && (colon || at > 0 && matches!(bytes[at - 1], b' ' | b':'));
+    if spaced
+        && !name.quoted
+        && name.header == Header::No
+        && let Some(code) = expression(&text[start..])
+    {
+        for literal in code.literals {
+            take(text, name, start + literal.start, start + literal.end, spans);
+        }
+        return Some(start + code.len);
+    }
     let escapes = bytes[start..].iter().take_while(|b| **b == b'\\').count();
     let backtick = first == b'`' && !name.quoted;
     if !backtick && name.enclosed != Some(first) && bytes.get(start + escapes).is_some_and(|b| is_quote(*b)) {
         let open = start + escapes + 1;
+        if !name.quoted && escapes == 0 && closes(text, start) {
+            return Some(open);
+        }
         let end = closing(bytes, open, bytes[open - 1], escapes);
         if bytes[open - 1] == b'\'' || name.quoted || colon || !is_reference(&text[open..end]) {
             take(text, name, open, if colon || bytes[open - 1] == b'\'' { end } else { literal(bytes, open, end) }, spans);
@@ -166,7 +162,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
         && let Some(len) = memchr::memchr(quote, &bytes[start..])
         && (colon || !is_script(&text[start..start + len]))
     {
-        let end = start + len;
+        let end = if quote == b'\'' { start + len } else { literal(bytes, start, start + len) };
         let start = if name.header == Header::Authorization { after_scheme(text, start) } else { start };
         take(text, name, start, end, spans);
         return Some(end);
@@ -200,6 +196,21 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
     let end = if colon && name.quoted { end } else { literal(bytes, start, end) };
     take(text, name, start, end, spans);
     Some(end.max(start))
+}
+
+/// Whether a separator is a part of a place in a file: `token.rs:42:9`.
+fn is_position(text: &str, at: usize) -> bool {
+    let before = text[..at].bytes().rev().take_while(u8::is_ascii_alphanumeric).count();
+    let digits = text[at + 1..].bytes().take_while(|b| b.is_ascii_digit() || *b == b':').count();
+    let named = secrecy(&text[at - before..at]) != Secrecy::No;
+    (1..=4).contains(&before) && digits > 0 && !named && text[..at - before].ends_with('.')
+}
+
+/// Whether a quote ends a text that began before, as in `read -p 'Password: ' x`: what follows is no value.
+fn closes(text: &str, at: usize) -> bool {
+    let quote = text.as_bytes()[at];
+    let line = text[..at].bytes().rev().take(256).take_while(|b| *b != b'\n');
+    line.filter(|b| *b == quote).count() % 2 == 1 && text.as_bytes().get(at + 1).is_none_or(|b| b" \t\n;,)".contains(b))
 }
 
 /// The closing quote of a value, preceded by as many backslashes as the opening one; the end if there is none.
@@ -280,30 +291,13 @@ fn after_scheme(text: &str, start: usize) -> usize {
     if known && blanks > 0 { start + letters + blanks } else { start }
 }
 
-/// Whether a value is only the name of a variable: `$TOKEN`, `${TOKEN}`, `${{ secrets.TOKEN }}`.
-pub(super) fn is_reference(value: &str) -> bool {
-    let Some(name) = value.strip_prefix('$') else { return false };
-    let name = match name.strip_prefix('{') {
-        Some(braced) => match braced.strip_suffix('}') {
-            Some(name) => name.strip_prefix('{').and_then(|n| n.strip_suffix('}')).unwrap_or(name).trim(),
-            None => return false,
-        },
-        None => name,
-    };
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b))
-}
-
 fn take(text: &str, name: &Name, start: usize, end: usize, spans: &mut Spans) {
     if start >= end {
         return;
     }
     let whole = &text[start..end];
     let value = whole.trim_end_matches([',', '}', ')', ']', '$']);
-    let plain = value.is_empty()
-        || PLAIN.iter().any(|plain| value.eq_ignore_ascii_case(plain))
-        || !name.quoted && (is_reference(value) || is_reference(whole));
+    let plain = value.is_empty() || is_word(value) || !name.quoted && (is_reference(value) || is_reference(whole));
     if !plain && (name.secrecy == Secrecy::Strong || looks_random(value)) {
         spans.push(start..start + value.len());
     }

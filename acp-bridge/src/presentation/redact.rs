@@ -232,7 +232,8 @@ impl Redactor {
         if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || sets())
             && let Some(lexed) = lexer::lenient(text)
         {
-            let mut found = flags::scan(&lexed);
+            flags::scan(&lexed, text, spans);
+            let mut found = Spans::new();
             if quoting {
                 self.known_spans(&lexed.plain, &mut found);
                 for word in lexed.words.iter().filter(|word| !word.verbatim) {
@@ -252,13 +253,15 @@ impl Redactor {
             pairs::scan_cookies(text, spans);
             // Escapes that not the shell reads but what it runs: `printf '\x73k-...'`.
             if let Some(lexed) = memchr::memchr(b'\\', text.as_bytes()).and_then(|_| lexer::lenient(text)) {
-                let mut found = flags::scan(&lexed);
+                flags::scan(&lexed, text, spans);
+                let mut found = Spans::new();
                 self.known_spans(&lexed.plain, &mut found);
                 spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
             }
         }
         let Some(lexed) = lexer::strict(text) else { return (depth > 0).then_some(()) };
-        let mut found = flags::scan(&lexed);
+        flags::scan(&lexed, text, spans);
+        let mut found = Spans::new();
         if depth > 0 || lexed.plain != text {
             self.known_spans(&lexed.plain, &mut found);
         }

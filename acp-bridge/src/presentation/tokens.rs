@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use memchr::memmem;
 use regex::Regex;
 
-use super::pairs::is_reference;
+use super::plain::is_reference;
 use super::spans::Spans;
 
 /// Shapes of tokens. Each begins with letters that nothing else begins with, so that the search for them is one pass.

@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::lexer::{Lexed, Word};
 use super::names::{Secrecy, looks_random, secrecy};
 use super::plain::{expression, is_reference, is_word};
+use super::positions;
 use super::spans::Spans;
 
 /// Where a tool's flag has its secret.
@@ -53,7 +54,7 @@ const TOOLS: &[Row] = &[
 ];
 
 /// Commands that set a variable by two words; options may stand between, as in fish's `set -gx NAME VALUE`.
-const SETTERS: &[&str] = &["set", "setenv", "export", "config", "--add", "--global"];
+const SETTERS: &[&str] = &["set", "setx", "setenv", "export", "config", "ENV", "ARG", "--add", "--global"];
 
 /// Finds secrets in the words of a text.
 pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
@@ -64,7 +65,7 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
     let mut before: Vec<&str> = Vec::new();
     let mut sets = false;
     for (i, word) in words.iter().enumerate() {
-        let text = lexed.text(word);
+        let text = bare(lexed.text(word));
         if word.first {
             (tool, sets) = (None, false);
             before.clear();
@@ -91,7 +92,7 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
             sets = SETTERS.contains(&text) || sets && text.starts_with('-') && !text.starts_with("--");
             // `api_key = VALUE`, which a shell would read as three words.
             if let Some(value) = words.get(i + 2).filter(|value| !value.first && matches!(lexed.text(next), "=" | ":=" | ":"))
-                && word.verbatim
+                && (word.verbatim || text.ends_with(']') || opens_text(lexed.text(word)))
                 && secrecy(text.trim_start_matches('$')) == Secrecy::Strong
                 && !text.contains(['/', '(', ')'])
             {
@@ -107,10 +108,16 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
             named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }
+    positions::scan(&mut found);
+}
+
+/// A word without the punctuation before it, as in `(curl` or `**--token`.
+pub(super) fn bare(word: &str) -> &str {
+    word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '/' | '_' | '$' | '.'))
 }
 
 fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Found) {
-    let text = lexed.text(word);
+    let text = bare(lexed.text(word));
     for (tools, flags, needs, form) in TOOLS {
         if !tools.contains(&tool) || needs.is_some_and(|word| !before.contains(&word)) {
             continue;
@@ -146,12 +153,12 @@ fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Opti
 
 /// `--token value`, `password: value`, `Authorization: Bearer value`.
 fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &mut Found) {
-    let (text, value) = (lexed.text(word), lexed.text(next));
+    let (text, value) = (bare(lexed.text(word)), lexed.text(next));
     let flag = text.starts_with('-') && text.len() > 2 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     let name = match text.strip_suffix(':') {
         _ if flag => text.trim_start_matches('-'),
-        // What is looked for in quotes, as in `grep "token:" src`, names nothing.
-        Some(name) if !name.contains([' ', '=', '/']) && (word.verbatim || is_authorization(name)) => name,
+        // What is looked for in quotes, as in `grep "token:" src`, names nothing; a quote that is written out begins a text.
+        Some(name) if !name.contains([' ', '=', '/']) && (names_value(lexed, word) || is_authorization(name)) => name,
         _ => return,
     };
     let secret = match if flag && matches!(name, "pass" | "passwd") { Secrecy::Strong } else { secrecy(name) } {
@@ -169,15 +176,24 @@ fn named(lexed: &Lexed, word: &Word, next: &Word, after: Option<&Word>, found: &
     }
 }
 
+/// Whether a word that ends with a colon was not wholly in quotes, or begins with a quote that is printed.
+fn names_value(lexed: &Lexed, word: &Word) -> bool {
+    word.verbatim || lexed.has_quotes() && lexed.quoted(word.plain.end - 1).is_none() || opens_text(lexed.text(word))
+}
+
+fn opens_text(word: &str) -> bool {
+    word[..word.len() - bare(word).len()].contains(['"', '\''])
+}
+
 fn is_authorization(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with("authorization")
 }
 
 /// Where what is found goes.
-struct Found<'a> {
-    lexed: &'a Lexed,
+pub(super) struct Found<'a> {
+    pub(super) lexed: &'a Lexed,
     /// What the words were read from.
-    written: &'a str,
+    pub(super) written: &'a str,
     spans: &'a mut Spans,
 }
 
@@ -190,13 +206,28 @@ impl Found<'_> {
         }
     }
 
+    /// What stands in a word after these bytes, each searched from the last on; an option is none.
+    pub(super) fn after(&mut self, word: &Word, separators: &str) {
+        let text = self.lexed.text(word);
+        let mut at = 0;
+        for separator in separators.chars() {
+            let Some(next) = text[at..].find(separator) else { return };
+            at += next + 1;
+        }
+        if !text.starts_with('-') || at > 0 {
+            self.value(word.plain.start + at..word.plain.end);
+        }
+    }
+
     /// What stands after `name =` or `name:`: a secret, or code, of which only the literals are.
     fn right_side(&mut self, word: &Word) {
         let Some(at) = self.lexed.origin(word.plain.clone()).map(|written| written.start) else { return };
         let rest = &self.written[at..];
         match expression(rest) {
             Some(code) => self.spans.extend(code.literals.into_iter().map(|literal| at + literal.start..at + literal.end)),
-            None if rest.starts_with("{ ") || is_word(self.lexed.text(word).trim_end_matches([',', ';', '}'])) => {}
+            None if rest.starts_with("{ ")
+                || rest.starts_with("{\"")
+                || is_word(self.lexed.text(word).trim_end_matches([',', ';', '}'])) => {}
             None => self.value(word.plain.clone()),
         }
     }

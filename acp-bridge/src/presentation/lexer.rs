@@ -54,6 +54,11 @@ impl Lexed {
         self.quoted.get(part as usize).map(|part| part.start)
     }
 
+    /// Whether quoted parts are known; of a text that was read leniently none is.
+    pub(super) fn has_quotes(&self) -> bool {
+        !self.quoted.is_empty()
+    }
+
     /// The text of a word.
     pub(super) fn text(&self, word: &Word) -> &str {
         &self.plain[word.plain.clone()]
@@ -114,7 +119,7 @@ pub(super) fn lenient(text: &str) -> Option<Lexed> {
     while let Some(byte) = lexer.peek(0) {
         match byte {
             b'\n' | b';' | b'|' | b'&' | b'(' | b')' => lexer.end_command(1),
-            b' ' | b'\t' | b'\r' => lexer.blank(1),
+            b' ' | b'\t' | b'\r' | b'<' | b'>' => lexer.blank(1),
             b'\\' => lexer.any_escape(),
             b'$' if matches!(lexer.peek(1), Some(b'\'' | b'"')) => lexer.skip(2),
             b'"' | b'\'' | b'`' => lexer.skip(1),

@@ -22,6 +22,7 @@ mod lexer;
 mod names;
 mod pairs;
 mod plain;
+mod positions;
 mod project;
 mod redact;
 mod source;

@@ -134,7 +134,8 @@ pub(super) fn secrecy(name: &str) -> Secrecy {
     let parts = parts(name);
     let Some(last) = parts.last().map(String::as_str) else { return Secrecy::No };
     if ABOUT.contains(&last) && parts.len() > 1 {
-        return Secrecy::No;
+        // Of some services `secret_id` is the name of a secret, of others the secret.
+        return if last == "id" && parts[parts.len() - 2].ends_with("secret") { Secrecy::Weak } else { Secrecy::No };
     }
     let strong = parts.iter().any(|part| STRONG_ENDINGS.iter().any(|ending| part.ends_with(ending)));
     let key = parts.windows(2).any(|pair| pair[1] == "key" && KEYS.contains(&&*pair[0]));

@@ -141,10 +141,14 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
     let backtick = first == b'`' && !name.quoted;
     if !backtick && name.enclosed != Some(first) && bytes.get(start + escapes).is_some_and(|b| is_quote(*b)) {
         let open = start + escapes + 1;
-        if !name.quoted && escapes == 0 && closes(text, start) {
-            return Some(open);
+        let mut end = closing(bytes, open, bytes[open - 1], escapes);
+        if !name.quoted && escapes == 0 && is_within(text, start) {
+            if bytes.get(open).is_none_or(|b| b" \t\n;,)".contains(b)) {
+                return Some(open);
+            }
+            // It may end a text that began before: then what a shell would do next is no value.
+            end = open + text[open..end].find([';', '|', '&', '\n', '`']).unwrap_or(end - open);
         }
-        let end = closing(bytes, open, bytes[open - 1], escapes);
         if bytes[open - 1] == b'\'' || name.quoted || colon || !is_reference(&text[open..end]) {
             take(text, name, open, if colon || bytes[open - 1] == b'\'' { end } else { literal(bytes, open, end) }, spans);
         }
@@ -169,7 +173,8 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
     }
     let end = match name.header {
         Header::Authorization => {
-            start = after_scheme(text, start);
+            let unquoted = |at: usize| at + usize::from(bytes.get(at).is_some_and(|b| is_quote(*b)) && !is_within(text, at));
+            start = unquoted(after_scheme(text, unquoted(start)));
             let mut end = word(bytes, start);
             while end < bytes.len() && end > start && bytes[end - 1] == b',' {
                 let next = end + bytes[end..].iter().take_while(|b| **b == b' ').count();
@@ -181,9 +186,9 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
             end
         }
         Header::Cookie => {
-            let mut end = word(bytes, start);
+            let mut end = cookie(text, start);
             while bytes[end..].starts_with(b"; ") {
-                let next = word(bytes, end + 2);
+                let next = cookie(text, end + 2);
                 if !bytes[end + 2..next].contains(&b'=') || literal(bytes, end + 2, next) < next {
                     break;
                 }
@@ -206,11 +211,11 @@ fn is_position(text: &str, at: usize) -> bool {
     (1..=4).contains(&before) && digits > 0 && !named && text[..at - before].ends_with('.')
 }
 
-/// Whether a quote ends a text that began before, as in `read -p 'Password: ' x`: what follows is no value.
-fn closes(text: &str, at: usize) -> bool {
+/// Whether a quote stands within a quoted text, as in `read -p 'Password: ' x`, or in one with an apostrophe.
+fn is_within(text: &str, at: usize) -> bool {
     let quote = text.as_bytes()[at];
     let line = text[..at].bytes().rev().take(256).take_while(|b| *b != b'\n');
-    line.filter(|b| *b == quote).count() % 2 == 1 && text.as_bytes().get(at + 1).is_none_or(|b| b" \t\n;,)".contains(b))
+    line.filter(|b| *b == quote).count() % 2 == 1
 }
 
 /// The closing quote of a value, preceded by as many backslashes as the opening one; the end if there is none.
@@ -230,8 +235,20 @@ fn closing(bytes: &[u8], open: usize, quote: u8, escapes: usize) -> usize {
 
 /// The end of an unquoted value.
 fn word(bytes: &[u8], start: usize) -> usize {
+    let start = start.min(bytes.len());
     let stop = |b: &u8| b.is_ascii_whitespace() || is_quote(*b) || b"&;|<>".contains(b);
     start + bytes[start..].iter().take_while(|b| !stop(b)).count()
+}
+
+/// The end of a cookie, whose value may be in quotes.
+fn cookie(text: &str, start: usize) -> usize {
+    let bytes = text.as_bytes();
+    let end = word(bytes, start);
+    if end == start || bytes[end - 1] != b'=' || !bytes.get(end).is_some_and(|b| is_quote(*b)) {
+        return end;
+    }
+    // If the quote ends a text that began before, what touches it belongs to the cookie all the same.
+    word(bytes, if is_within(text, end) { end + 1 } else { closing(bytes, end + 1, bytes[end], 0) + 1 })
 }
 
 /// The value of a word of a command line that is a pair as a whole, where its value has blanks or quotes: `KEY='a b'`,

@@ -116,9 +116,15 @@ impl Viewer<'_> {
         shown.map(|shown| self.note(shown))
     }
 
+    /// A text that may be a command line, or have one in it.
     fn command_or_text(&mut self, text: &str) -> String {
-        let shown = self.redactor.command(text).unwrap_or_else(|| self.redactor.text(text));
-        self.note(shown)
+        match self.redactor.command(text) {
+            Some(shown) => {
+                let text = self.note(shown);
+                self.text(&text)
+            }
+            None => self.text(text),
+        }
     }
 
     fn note(&mut self, shown: Shown) -> String {

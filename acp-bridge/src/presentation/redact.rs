@@ -44,6 +44,10 @@ impl fmt::Debug for Redactor {
     }
 }
 
+/// Words that may tell of a secret in a command line without quotes and options.
+const WORDS: &[&str] =
+    &["set ", "setx ", "config ", "setenv ", "export ", "login ", "ENV ", "ARG ", "passwd", "pgpass", "nmcli ", "mysqladmin ", "freerdp "];
+
 /// What a text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -228,7 +232,7 @@ impl Redactor {
         let bytes = text.as_bytes();
         let quoting = memchr::memchr3(b'"', b'\'', b'\\', bytes).is_some();
         let flag = |at: usize| at == 0 || !bytes[at - 1].is_ascii_alphanumeric();
-        let sets = || ["set ", "config ", "setenv ", "export ", "login "].iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
+        let sets = || WORDS.iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
         if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || sets())
             && let Some(lexed) = lexer::lenient(text)
         {

@@ -1,5 +1,6 @@
 //! Secrets that are known by their own shape, wherever they stand.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem;
@@ -45,6 +46,47 @@ const SHAPES: &[(&str, &str)] = &[
     ("age", r"AGE-SECRET-KEY-1[A-Z0-9]{16,}"),
     ("Databricks", r"(?-u:\b)dapi[a-f0-9]{32}"),
     ("Telegram bot", r"(?-u:\b)(?:bot)?[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),
+    ("Azure client secret", r"Q~[A-Za-z0-9_~.-]{31,}"),
+    ("Twilio", r"(?-u:\b)SK[a-f0-9]{32}(?-u:\b)"),
+    ("Mailgun", r"(?-u:\b)key-[a-f0-9]{32}(?-u:\b)"),
+    ("Heroku", r"HRKU-[A-Za-z0-9_-]{30,}"),
+    ("New Relic", r"NR(?:AK|II|JS)-[A-Za-z0-9]{19,}"),
+    ("Grafana", r"gl(?:sa|c)_[A-Za-z0-9_=-]{32,}"),
+    ("Sentry", r"sntry[su]_[A-Za-z0-9_+/=-]{32,}"),
+    ("Supabase", r"sb(?:p_[a-f0-9]{40}|_secret_[A-Za-z0-9_-]{20,})"),
+    ("Netlify", r"nfp_[A-Za-z0-9]{36,}"),
+    ("Pulumi", r"pul-[a-f0-9]{40}"),
+    ("Postman", r"PMAK-[a-f0-9]{24}[a-f0-9-]*"),
+    ("Airtable", r"(?-u:\b)pat[A-Za-z0-9]{14}\.[a-f0-9]{40,}"),
+    ("HubSpot", r"pat-(?:na|eu)[0-9]-[a-f0-9-]{36,}"),
+    ("Atlassian", r"A(?:TATT3x|TCTT3x|TBB)[A-Za-z0-9_=-]{24,}"),
+    ("Figma", r"fig[dou]_[A-Za-z0-9_-]{32,}"),
+    ("Doppler", r"(?-u:\b)dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{20,}"),
+    ("1Password", r"ops_eyJ[A-Za-z0-9+/=_-]{20,}"),
+    ("Terraform Cloud", r"atlasv1\.[A-Za-z0-9_=-]{32,}"),
+    ("Fly.io", r"(?-u:\b)f(?:m[12][ar]?|o1)_[A-Za-z0-9+/=_-]{32,}"),
+    ("PlanetScale", r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{20,}"),
+    ("Buildkite", r"bkua_[a-f0-9]{40}"),
+    ("SonarQube", r"(?-u:\b)sq[uap]_[a-f0-9]{40}"),
+    ("Dynatrace", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{16,}\.[A-Z0-9]{32,}"),
+    ("Fireworks", r"(?-u:\b)fw_[A-Za-z0-9]{22,}"),
+    ("Cerebras", r"(?-u:\b)csk-[a-z0-9]{32,}"),
+    ("Tavily", r"tvly-[A-Za-z0-9-]{20,}"),
+    ("Firecrawl", r"(?-u:\b)fc-[a-f0-9]{32}"),
+    ("LangSmith", r"lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}"),
+    ("ElevenLabs", r"(?-u:\b)sk_[a-f0-9]{40,}"),
+    ("Pinecone", r"pcsk_[A-Za-z0-9_]{20,}"),
+    ("NuGet", r"(?-u:\b)oy2[a-z0-9]{40,}"),
+    ("Razorpay", r"rzp_(?:live|test)_[A-Za-z0-9]{14,}"),
+    ("Brevo", r"xkeysib-[a-f0-9]{40,}"),
+    ("Alibaba", r"(?-u:\b)LTAI[A-Za-z0-9]{12,}"),
+    ("Typeform", r"(?-u:\b)tfp_[A-Za-z0-9_]{40,}"),
+    ("Prefect", r"(?-u:\b)pn[ub]_[A-Za-z0-9]{36,}"),
+    ("Zapier webhook", r"hooks\.zapier\.com/hooks/catch/[0-9]+/[A-Za-z0-9/]{5,}"),
+    ("hash of a password", r"\$(?:2[abxy]\$[0-9]{2}|[156y]\$|argon2(?:id|i|d)\$)[A-Za-z0-9$./+=,-]{20,}"),
+    ("SQL", r#"(?i:password|identified by)[ \t]+(?:'[^']+'|"[^"]+")"#),
+    ("XML", r"<[A-Za-z0-9_.:-]*(?i:password|passwd|secret|token|apikey)>[^<]+</"),
+    ("XML attributes", r#"(?:key|name)="[^"]*(?i:password|passwd|secret|token|apikey)" +value="[^"]+""#),
     ("JWT", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*"),
     ("bearer", r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}"),
 ];
@@ -68,14 +110,7 @@ pub(super) fn scan(text: &str, spans: &mut Spans) {
     match &*TOKENS {
         Some(tokens) => {
             for found in tokens.find_iter(text) {
-                let word = found.as_str();
-                if !word.as_bytes().iter().take(6).map(u8::to_ascii_lowercase).eq(*b"bearer") {
-                    spans.push(found.range());
-                } else if let value = word[6..].trim_start()
-                    && (value.len() >= 32 || value.bytes().any(|b| b.is_ascii_digit()))
-                {
-                    spans.push(found.end() - value.len()..found.end());
-                }
+                spans.extend(value(found.as_str()).map(|value| found.start() + value.start..found.start() + value.end));
             }
         }
         // A table that can't be read shows nothing; a test compiles it.
@@ -83,6 +118,22 @@ pub(super) fn scan(text: &str, spans: &mut Spans) {
     }
     private_keys(text, spans);
     user_info(text, spans);
+}
+
+/// The secret of what a shape has found, where a part of it only tells that there is one.
+fn value(found: &str) -> Option<Range<usize>> {
+    let word = found.bytes().take_while(u8::is_ascii_alphabetic).count();
+    match &*found[..word].to_ascii_lowercase() {
+        "bearer" => {
+            let start = found.len() - found[word..].trim_start().len();
+            let random = found.len() - start >= 32 || found[start..].bytes().any(|b| b.is_ascii_digit());
+            random.then_some(start..found.len())
+        }
+        "password" | "identified" => Some(found.find(['\'', '"'])? + 1..found.len() - 1),
+        "" if found.starts_with('<') => Some(found.find('>')? + 1..found.len() - 2),
+        "key" | "name" if found.ends_with('"') => Some(found[..found.len() - 1].rfind('"')? + 1..found.len() - 1),
+        _ => Some(0..found.len()),
+    }
 }
 
 fn private_keys(text: &str, spans: &mut Spans) {

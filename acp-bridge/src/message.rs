@@ -141,6 +141,11 @@ pub fn error(id: &RpcId, code: i32, message: &str) -> Frame {
     with_id(id, |id| line(&Response { jsonrpc: "2.0", id, error: Body { code, message } }))
 }
 
+/// Whether the params of a client's request name the session's MCP servers.
+pub fn names_servers(method: &str) -> bool {
+    matches!(method, "session/new" | "session/load" | "session/resume" | "session/fork")
+}
+
 /// What an agent says of itself in its `initialize` result.
 #[derive(Debug, Clone, Default)]
 pub struct AgentInfo {

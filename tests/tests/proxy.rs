@@ -77,6 +77,24 @@ fn the_sockets_answer_reaches_the_agent_and_the_editor_is_told() {
 }
 
 #[test]
+fn secrets_of_the_editors_mcp_servers_are_not_shown() {
+    let daemon = Daemon::start();
+    let mut conn = daemon.connect();
+    let mut proxied = Proxied::start(&daemon, "s", &[]);
+    proxied.to_agent(r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}"#);
+    proxied.to_editor(r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#);
+    proxied.to_agent(
+        r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/","mcpServers":[{"type":"http","name":"x","url":"https://h/","headers":[{"name":"X-Mine","value":"correct horse"}]}]}}"#,
+    );
+    proxied.to_editor(r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"a"}}"#);
+    proxied.to_editor(&ask("5").replace(r#""toolCallId":"c""#, r#""toolCallId":"c","title":"say correct horse now""#));
+    let request = live(&mut conn, &proxied, 1).remove(0);
+    assert_eq!(request["title"], "say [redacted] now");
+    assert!(!conn.call("permission/list", json!({"task_id": "t"})).0.to_string().contains("horse"));
+    assert!(proxied.end().success());
+}
+
+#[test]
 fn what_is_no_offered_option_cancels_the_prompt_and_the_audit_says_why() {
     let (_daemon, mut conn, mut proxied) = begun();
     let verbatim = r#"{"jsonrpc":"2.0","id":8,"result":{"outcome":{"outcome":"cancelled"},"_meta":{}}}"#;

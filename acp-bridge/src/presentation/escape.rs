@@ -15,18 +15,22 @@ pub fn is_hidden(c: char) -> bool {
     }
 }
 
-/// A line of JSON whose strings have every [hidden](is_hidden) character as a `\uXXXX` escape.
+/// A line of JSON whose strings have every [hidden](is_hidden) character as a `\uXXXX` escape, and whose blanks between
+/// tokens are spaces.
 ///
 /// The line must be valid JSON: then such characters stand nowhere but in strings, and the value stays the same.
 pub fn escape_json_line(line: &str) -> Cow<'_, str> {
-    // Below 0x7f a valid line has none: JSON escapes C0 itself, and the blanks between its tokens stay.
-    if line.is_ascii() && memchr::memchr(0x7f, line.as_bytes()).is_none() {
+    if line.bytes().all(|b| matches!(b, b' '..=b'~' | b'\n')) {
         return Cow::Borrowed(line);
     }
     escape(
         line,
-        |c| c >= '\u{7f}' && is_hidden(c),
+        |c| c != '\n' && is_hidden(c),
         |out, c| {
+            // Raw control characters below 0x20 are blanks: JSON has them in no string.
+            if c < ' ' {
+                return out.push(' ');
+            }
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(out, "\\u{unit:04x}");
             }
@@ -81,7 +85,8 @@ mod tests {
         assert!(!escaped.chars().any(is_hidden), "{escaped}");
         assert!(escaped.contains("\\u202e") && escaped.contains("\\udb40\\udc41") && escaped.contains("é😀"));
         assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), serde_json::from_str::<serde_json::Value>(&line).unwrap());
-        assert!(matches!(escape_json_line("{\"a\":\t\"b\"}\n"), Cow::Borrowed(_)));
+        assert_eq!(escape_json_line("{\"a\":\t\"b\"\r}\n"), "{\"a\": \"b\" }\n");
+        assert!(matches!(escape_json_line("{\"a\": \"b\"}\n"), Cow::Borrowed(_)));
         assert!(matches!(escape_json_line("{\"a\":\"é😀\"}\n"), Cow::Borrowed(_)));
     }
 

@@ -70,9 +70,9 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
             (tool, sets) = (None, false);
             before.clear();
         }
-        let base = text.rsplit('/').next().unwrap_or(text);
-        if let Some(name) = TOOLS.iter().flat_map(|row| row.0).find(|name| **name == base) {
-            tool = Some(name);
+        let command = name(text);
+        if let Some(known) = TOOLS.iter().flat_map(|row| row.0).find(|known| **known == command) {
+            tool = Some(known);
         }
         if let Some(known) = TOOLS.iter().filter_map(|row| row.2).find(|known| *known == text && !before.contains(known)) {
             before.push(known);
@@ -89,7 +89,7 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
             if set && secrecy(name) == Secrecy::Strong {
                 found.value(next.plain.clone());
             }
-            sets = SETTERS.contains(&text) || sets && text.starts_with('-') && !text.starts_with("--");
+            sets = SETTERS.contains(&text) || SETTERS.contains(&command) || sets && text.starts_with('-') && !text.starts_with("--");
             // `api_key = VALUE`, which a shell would read as three words.
             if let Some(value) = words.get(i + 2).filter(|value| !value.first && matches!(lexed.text(next), "=" | ":=" | ":"))
                 && (word.verbatim || text.ends_with(']') || opens_text(lexed.text(word)))
@@ -111,9 +111,19 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
     positions::scan(&mut found);
 }
 
-/// A word without the punctuation before it, as in `(curl` or `**--token`.
+/// A word without what is before it, as in `(curl`, `**--token`, `"command":"--token`.
 pub(super) fn bare(word: &str) -> &str {
-    word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '/' | '_' | '$' | '.'))
+    let word = word.trim_start_matches(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '/' | '_' | '$' | '.'));
+    match word.rsplit_once(':') {
+        Some((before, option)) if option.starts_with('-') && !before.starts_with('-') => option,
+        _ => word,
+    }
+}
+
+/// The name of a command, without its folder and what is around it.
+pub(super) fn name(word: &str) -> &str {
+    let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    word.rsplit(['/', ':', '=']).next().unwrap_or(word)
 }
 
 fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Found) {

@@ -25,6 +25,7 @@ mod plain;
 mod positions;
 mod project;
 mod redact;
+mod servers;
 mod source;
 mod spans;
 mod tokens;
@@ -33,6 +34,7 @@ pub use action::{Action, ActionType, Diffs, OptionView, PromptView};
 pub use escape::{escape_json_line, is_hidden, terminal, terminal_multiline};
 pub use project::{MAX_PATHS, present};
 pub use redact::{MAX_ANALYSED, MAX_SHOWN, Redactor, Shown};
+pub use servers::MAX_VALUES;
 pub use spans::MARKER;
 
 /// Compiles the patterns of redaction, which the first use would do otherwise. Call it once, before the first prompt.

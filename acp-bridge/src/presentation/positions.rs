@@ -1,6 +1,6 @@
 //! Secrets that are known by their place in a command: no name and no flag right before tells of them.
 
-use super::flags::{Found, bare};
+use super::flags::{Found, bare, name};
 use super::lexer::Word;
 
 /// Commands and options that read a secret from their input.
@@ -65,10 +65,4 @@ pub(super) fn scan(found: &mut Found) {
 fn printed(command: &[Word], formats: bool) -> &[Word] {
     let arguments = &command[1..];
     if formats && arguments.len() > 1 { &arguments[1..] } else { arguments }
-}
-
-/// The name of a command, without its folder and what is around it.
-fn name(word: &str) -> &str {
-    let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-    word.rsplit('/').next().unwrap_or(word)
 }

@@ -86,7 +86,10 @@ pub fn present(prompt: &Prompt, earlier: Option<&ToolCall>, redactor: &Redactor)
         option_id: option.id.clone(),
         name: view.text(&option.name),
         // Never altered; one that holds a secret is not shown at all.
-        kind: option.kind.clone().filter(|kind| !redactor.text(kind.get()).redacted),
+        kind: option
+            .kind
+            .clone()
+            .filter(|kind| !redactor.text(kind.get()).redacted && redactor.document(kind.get(), &str::to_owned) == kind.get()),
         selectable: option.selectable,
     });
     let options = options.collect();

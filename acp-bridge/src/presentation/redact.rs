@@ -59,19 +59,7 @@ impl Redactor {
     /// A redactor that also knows the values of an execution's environment: those of 8 bytes or more under a
     /// secret-looking name, and passwords in URLs.
     pub fn new<'a>(env: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let mut values = Vec::new();
-        for (name, value) in env {
-            let secret = match secrecy(name) {
-                Secrecy::Strong => true,
-                Secrecy::Weak => super::names::looks_random(value),
-                Secrecy::No => false,
-            };
-            if secret {
-                values.push(value);
-            } else if let Some(password) = url_password(value) {
-                values.push(password);
-            }
-        }
+        let values = env.into_iter().filter_map(|(name, value)| secret_of(name, value));
         Self::default().with_values(values)
     }
 
@@ -94,12 +82,18 @@ impl Redactor {
         }
         all.sort_unstable();
         all.dedup();
+        all.retain(|value| !self.values.iter().any(|known| known.needle() == value.as_bytes()));
         if all.is_empty() {
             return self;
         }
         let mut known = Arc::unwrap_or_clone(self.values);
         known.extend(all.iter().map(|value| memmem::Finder::new(value.as_bytes()).into_owned()));
         Self { values: Arc::new(known) }
+    }
+
+    /// How many values are known.
+    pub(super) fn known(&self) -> usize {
+        self.values.len()
     }
 
     /// A text of any kind, bounded to 4 KiB.
@@ -298,6 +292,16 @@ struct Unreadable;
 
 fn nothing() -> Shown {
     Shown { text: MARKER.to_owned(), redacted: true, full_length: None }
+}
+
+/// The secret of a variable of an environment: its value if its name says so, or the password of a URL in it.
+pub(super) fn secret_of<'a>(name: &str, value: &'a str) -> Option<&'a str> {
+    let secret = match secrecy(name) {
+        Secrecy::Strong => true,
+        Secrecy::Weak => super::names::looks_random(value),
+        Secrecy::No => false,
+    };
+    if secret { Some(value) } else { url_password(value) }
 }
 
 /// The password of a URL such as `postgres://user:password@host/`.

@@ -86,7 +86,7 @@ const SHAPES: &[(&str, &str)] = &[
     ("hash of a password", r"\$(?:2[abxy]\$[0-9]{2}|[156y]\$|argon2(?:id|i|d)\$)[A-Za-z0-9$./+=,-]{20,}"),
     ("SQL", r#"(?i:password|identified by)[ \t]+(?:'[^']+'|"[^"]+")"#),
     ("XML", r"<[A-Za-z0-9_.:-]*(?i:password|passwd|secret|token|apikey)>[^<]+</"),
-    ("XML attributes", r#"(?:key|name)="[^"]*(?i:password|passwd|secret|token|apikey)" +value="[^"]+""#),
+    ("XML attributes", r#"(?:key|name)=\\?"[^"]*(?i:password|passwd|secret|token|apikey)\\?" +value=\\?"[^"\\]+"#),
     ("JWT", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*"),
     ("bearer", r"(?i:bearer)[ \t]+[A-Za-z0-9._~+/=-]{8,}"),
 ];
@@ -131,7 +131,7 @@ fn value(found: &str) -> Option<Range<usize>> {
         }
         "password" | "identified" => Some(found.find(['\'', '"'])? + 1..found.len() - 1),
         "" if found.starts_with('<') => Some(found.find('>')? + 1..found.len() - 2),
-        "key" | "name" if found.ends_with('"') => Some(found[..found.len() - 1].rfind('"')? + 1..found.len() - 1),
+        "key" | "name" if found[word..].starts_with('=') => Some(found.rfind('"')? + 1..found.len()),
         _ => Some(0..found.len()),
     }
 }

@@ -6,7 +6,23 @@ use std::collections::HashMap;
 const WINDOW: usize = 8;
 const LETTERS: &[u8] = b"abcdefghjkmnpqrstuvwxyz";
 /// Tokens whose form is hexadecimal.
-const HEXADECIMAL: &[&str] = &["dop_v1_", "shpat_", "agentctl_pat_"];
+const HEXADECIMAL: &[&str] = &[
+    "dop_v1_",
+    "shpat_",
+    "agentctl_pat_",
+    "SK{",
+    "key-",
+    "sbp_",
+    "pul-",
+    "PMAK-",
+    "pat",
+    "bkua_",
+    "squ_",
+    "fc-",
+    "lsv2_",
+    "sk_{",
+    "xkeysib-",
+];
 
 /// The secrets that were made, and what they were made for.
 pub struct Corpus {
@@ -36,7 +52,7 @@ impl Corpus {
     pub fn secret(&mut self, place: &str, shape: usize) -> String {
         let text = self.shapes[shape].clone();
         let body = self.body(place, &text);
-        text.replace("{}", &body).replace("{U}", &body[..16].to_uppercase())
+        text.replace("{32}", &body[..32]).replace("{}", &body).replace("{U}", &body[..16].to_uppercase())
     }
 
     /// A new secret that nothing but its value tells, for a place.

@@ -106,7 +106,7 @@ impl Maker<'_> {
     /// With the secret in its user info, in its query and, if a path can hold it as it is, in its path.
     fn url(&mut self) -> String {
         let (user, path, query) = (self.secret("fetch-user"), self.secret("fetch-path"), self.secret("fetch-query"));
-        let path = if path.contains(char::is_whitespace) { String::new() } else { format!("/{path}") };
+        let path = if path.contains(|c: char| c.is_whitespace() || c == '<') { String::new() } else { format!("/{path}") };
         let user = if user.contains(['/', ' ', '\n', '@', '#', '?']) { String::new() } else { format!("u:{user}@") };
         format!("https://{user}api.example.com/{}{path}?token={query}#{query}", mark("fetch-url"))
     }

@@ -91,7 +91,7 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         recipe: editor.is_none().then(|| recipe.clone()),
         no_restart: CancellationToken::new(),
         tree: process.leader.tree,
-        redactor: redactor.clone(),
+        redactor: Mutex::new(redactor.clone()),
         commands,
         status: Mutex::new(Status {
             state: State::Starting,
@@ -144,18 +144,18 @@ pub fn launch(hub: &Arc<Hub>, launch: Launch) -> io::Result<Arc<Execution>> {
         stop: Stop::default(),
         in_a_row: 0,
     });
-    let (hub, exec, redactor) = (hub.clone(), execution.clone(), task.redactor.clone());
+    let (hub, exec) = (hub.clone(), execution.clone());
     let running = tokio::spawn(task.run());
-    tokio::spawn(supervise(running, hub, exec, redactor, leader));
+    tokio::spawn(supervise(running, hub, exec, leader));
     Ok(execution)
 }
 
 /// Waits for a task; a panic in it ends this execution with a clear state, and nothing else.
-async fn supervise(task: JoinHandle<()>, hub: Arc<Hub>, exec: Arc<Execution>, redactor: Redactor, leader: Leader) {
+async fn supervise(task: JoinHandle<()>, hub: Arc<Hub>, exec: Arc<Execution>, leader: Leader) {
     if task.await.is_err() {
         tracing::error!(execution_id = %exec.id, "the task of an execution panicked; its agent is ended");
         let tree = leader.end().await;
-        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &redactor);
+        super::stop::record_end(&hub, &exec, "internal error", tree, "sigkill", &exec.redactor.lock().clone());
         hub.execution_ended(&exec);
     }
     exec.ended.cancel();

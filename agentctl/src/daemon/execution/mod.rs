@@ -167,7 +167,7 @@ pub struct Execution {
     pub proxied: bool,
     /// Its processes.
     tree: Tree,
-    redactor: Redactor,
+    redactor: Mutex<Redactor>,
     /// What it was started with; `None` if it can't be started again.
     pub recipe: Option<Arc<StartParams>>,
     /// Nobody wants its restart any more.
@@ -239,11 +239,12 @@ impl Execution {
 
     /// Its processes now, each followed by its children; none once it has ended. Reads `/proc`: not for the reactor's thread.
     pub fn processes(&self) -> Vec<wire::TreeProcess> {
+        let redactor = self.redactor.lock().clone();
         let shown = |process: acp_bridge::process::TreeProcess| wire::TreeProcess {
             pid: process.pid.as_raw(),
             parent: process.parent.as_raw(),
             resident_bytes: process.resident,
-            command: self.redactor.text(&process.command_line).text,
+            command: redactor.text(&process.command_line).text,
         };
         self.tree.processes().into_iter().map(shown).collect()
     }

@@ -45,6 +45,10 @@ impl Task {
 
     /// Turns and sessions are read from what the editor asks.
     fn editor_asks(&mut self, id: RpcId, method: &str, params: Option<&RawValue>) {
+        if let Some(params) = params.filter(|_| message::names_servers(method)) {
+            self.redactor = std::mem::take(&mut self.redactor).with_mcp_servers(params);
+            *self.exec.redactor.lock() = self.redactor.clone();
+        }
         let asked = match method {
             "initialize" => Asked::Initialize,
             "session/new" | "session/fork" => Asked::Session(None),

@@ -20,8 +20,8 @@ const WORDS: &[&str] = &["jsonrpc", "method", "type", "kind", "sessionUpdate", "
 
 impl Redactor {
     /// A JSON document without the secrets in its strings, each read with the name of its member. `finish` gets every
-    /// text after that. Blanks, numbers and the order of members stay as they are. A text that is no JSON is treated as
-    /// one string.
+    /// text after that. Blanks, numbers and the order of members stay as they are; an object with a secret for a name
+    /// becomes a string. A text that is no JSON is treated as one string.
     pub fn document(&self, json: &str, finish: &dyn Fn(&str) -> String) -> String {
         let Ok(root) = serde_json::from_str::<&RawValue>(json) else { return finish(&self.long_text(json)) };
         let mut edits = Edits { redactor: self, finish, base: json.as_ptr() as usize, found: Vec::new() };
@@ -53,7 +53,7 @@ impl Edits<'_> {
     fn object(&mut self, raw: &RawValue, depth: usize) {
         let Ok(members) = Members::read(raw) else { return self.replace(raw, MARKER) };
         // Names are not rewritten: an object that has a secret for a name is left out.
-        if depth > 0 && members.iter().any(|(name, _)| self.redactor.long_text(name) != name) {
+        if members.iter().any(|(name, _)| self.redactor.long_text(name) != name) {
             return self.replace(raw, MARKER);
         }
         // As in `{"name":"API_KEY","value":"..."}`.
@@ -165,6 +165,7 @@ mod tests {
             (r#"{"command":"echo 'open"}"#, r#"{"command":"[redacted]"}"#),
             (r#"{"t":"it is known\"value123."}"#, r#"{"t":"it is [redacted]."}"#),
             (r#"{"t":"it is kno\u0077n\"value123."}"#, r#"{"t":"it is [redacted]."}"#),
+            (r#"{"known\"value123":1}"#, r#""[redacted]""#),
             (r#"{"a":{"known\"value123":1}}"#, r#"{"a":"[redacted]"}"#),
             (r#"{"t":"\ud800"}"#, r#"{"t":"[redacted]"}"#),
             (r#"{"optionId":"known\"value123 \ud800"}"#, r#"{"optionId":"known\"value123 \ud800"}"#),

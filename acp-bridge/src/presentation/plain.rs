@@ -95,7 +95,8 @@ pub(super) struct Expression {
 
 /// Reads a template, a call, a member of a known object, a constant or a type; `None` if the text may begin with a value.
 pub(super) fn expression(text: &str) -> Option<Expression> {
-    let line = &text[..super::spans::floor(text, text.find('\n').unwrap_or(text.len()).min(MAX_EXPRESSION))];
+    let head = &text[..super::spans::floor(text, MAX_EXPRESSION)];
+    let line = head.lines().next().unwrap_or_default();
     if line.starts_with("{{") || line.starts_with("${{") {
         let len = line.find("}}")? + 2;
         return is_template(&line[..len]).then(|| Expression { len, ..Expression::default() });

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::lexer::{Lexed, Word};
 use super::names::{Secrecy, looks_random, secrecy};
-use super::plain::{expression, is_reference, is_word};
+use super::plain::{expression, is_reference, is_word, literal};
 use super::positions;
 use super::spans::Spans;
 
@@ -209,9 +209,15 @@ pub(super) struct Found<'a> {
 
 impl Found<'_> {
     /// A secret in `lexed.plain`.
-    fn value(&mut self, value: Range<usize>) {
-        let text = &self.lexed.plain[value.clone()];
-        if !text.is_empty() && !is_reference(text) && !text.starts_with("$(") && text != "$" && text != "[redacted]" {
+    fn value(&mut self, mut value: Range<usize>) {
+        let plain = &self.lexed.plain;
+        let quote = self.lexed.quoted(value.start).map(|at| &self.written[at..]);
+        if !quote.is_some_and(|quote| quote.starts_with('\'')) {
+            value.end = literal(plain, value.start, value.end);
+            value.end = value.start + plain[value.clone()].trim_end_matches('$').len();
+        }
+        let text = &plain[value.clone()];
+        if !text.is_empty() && !is_reference(text) && text != "[redacted]" {
             self.spans.extend(self.lexed.origin(value));
         }
     }

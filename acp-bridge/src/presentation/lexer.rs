@@ -59,6 +59,55 @@ impl Lexed {
         !self.quoted.is_empty()
     }
 
+    /// Where a shell runs a command within the text that this was read from: `$(...)` and what is in backticks, the
+    /// outermost ones, in order.
+    pub(super) fn substitutions(&self, text: &str) -> Vec<Range<usize>> {
+        let bytes = text.as_bytes();
+        let mut verbatim =
+            self.quoted.iter().filter(|part| text[part.start..].starts_with(['\'']) || text[part.start..].starts_with("$'")).peekable();
+        let mut found = Vec::new();
+        let (mut start, mut depth, mut at) = (0, 0_usize, 0);
+        while at < bytes.len() {
+            while verbatim.next_if(|part| part.end <= at).is_some() {}
+            if let Some(part) = verbatim.next_if(|part| part.start <= at) {
+                at = part.end;
+                continue;
+            }
+            let opens = bytes[at..].starts_with(b"$(") || depth > 0 && bytes[at] == b'(';
+            if opens && depth == 0 {
+                start = at;
+            }
+            at += match bytes[at] {
+                b'\\' => 2,
+                b'`' if depth == 0 => {
+                    let len = memchr::memchr(b'`', &bytes[at + 1..]).map_or(bytes.len() - at, |len| len + 2);
+                    found.push(at..at + len);
+                    len
+                }
+                b'$' if opens => {
+                    depth += 1;
+                    2
+                }
+                b'(' if opens => {
+                    depth += 1;
+                    1
+                }
+                b')' if depth > 0 => {
+                    depth -= 1;
+                    if depth == 0 {
+                        found.push(start..at + 1);
+                    }
+                    1
+                }
+                _ => 1,
+            };
+        }
+        if depth > 0 {
+            found.push(start..bytes.len());
+        }
+        found
+    }
+
     /// The text of a word.
     pub(super) fn text(&self, word: &Word) -> &str {
         &self.plain[word.plain.clone()]

@@ -6,7 +6,7 @@ use memchr::memchr2;
 
 use super::lexer::{Lexed, Word};
 use super::names::{Secrecy, looks_random, query_secrecy, secrecy};
-use super::plain::{expression, is_reference, is_word};
+use super::plain::{expression, is_reference, is_word, literal};
 use super::spans::{MARKER, Spans};
 
 /// Words before the secret in `Authorization`; they stay.
@@ -150,7 +150,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
             end = open + text[open..end].find([';', '|', '&', '\n', '`']).unwrap_or(end - open);
         }
         if bytes[open - 1] == b'\'' || name.quoted || colon || !is_reference(&text[open..end]) {
-            take(text, name, open, if colon || bytes[open - 1] == b'\'' { end } else { literal(bytes, open, end) }, spans);
+            take(text, name, open, if colon || bytes[open - 1] == b'\'' { end } else { literal(text, open, end) }, spans);
         }
         return Some(end);
     }
@@ -166,7 +166,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
         && let Some(len) = memchr::memchr(quote, &bytes[start..])
         && (colon || !is_script(&text[start..start + len]))
     {
-        let end = if quote == b'\'' { start + len } else { literal(bytes, start, start + len) };
+        let end = if quote == b'\'' { start + len } else { literal(text, start, start + len) };
         let start = if name.header == Header::Authorization { after_scheme(text, start) } else { start };
         take(text, name, start, end, spans);
         return Some(end);
@@ -189,7 +189,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
             let mut end = cookie(text, start);
             while bytes[end..].starts_with(b"; ") {
                 let next = cookie(text, end + 2);
-                if !bytes[end + 2..next].contains(&b'=') || literal(bytes, end + 2, next) < next {
+                if !bytes[end + 2..next].contains(&b'=') || literal(text, end + 2, next) < next {
                     break;
                 }
                 end = next;
@@ -198,7 +198,7 @@ fn value(text: &str, at: usize, name: &Name, spans: &mut Spans) -> Option<usize>
         }
         Header::No => word(bytes, start),
     };
-    let end = if colon && name.quoted { end } else { literal(bytes, start, end) };
+    let end = if colon && name.quoted { end } else { literal(text, start, end) };
     take(text, name, start, end, spans);
     Some(end.max(start))
 }
@@ -282,7 +282,7 @@ pub(super) fn whole_word(lexed: &Lexed, word: &Word, written: &str, script: bool
         return None;
     }
     let single = quote.is_some_and(|at| !written.as_bytes()[at..].starts_with(b"\"") && !written.as_bytes()[at..].starts_with(b"$\""));
-    let end = if single { text.len() } else { literal(text.as_bytes(), start, text.len()) };
+    let end = if single { text.len() } else { literal(text, start, text.len()) };
     let start = if name.to_ascii_lowercase().ends_with("authorization") { after_scheme(text, start) } else { start };
     (start < end && !is_reference(&text[start..end])).then(|| word.plain.start + start..word.plain.start + end)
 }
@@ -290,13 +290,6 @@ pub(super) fn whole_word(lexed: &Lexed, word: &Word, written: &str, script: bool
 /// Whether a text that a pair in quotes would end with has more commands in it, or more parameters.
 fn is_script(text: &str) -> bool {
     text.contains([';', '|', '&', '\n', '`']) || text.contains("$(")
-}
-
-/// Where the shell would put something else into the value, it is no secret: `abc$(date)` is `abc`.
-fn literal(bytes: &[u8], start: usize, end: usize) -> usize {
-    let dynamic = |pair: &[u8]| pair[0] == b'`' || pair == b"$(";
-    let value = &bytes[start..end];
-    value.windows(2).position(dynamic).map_or(end, |at| start + at)
 }
 
 /// The start of the secret of an `Authorization` header.

@@ -57,6 +57,13 @@ pub(super) fn is_word(value: &str) -> bool {
     WORDS.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
+/// The end of what is there of a value: where a shell puts the output of a command, it is no secret but something that runs.
+/// `abc$(date)` is `abc`.
+pub(super) fn literal(text: &str, start: usize, end: usize) -> usize {
+    let value = &text.as_bytes()[start..end];
+    value.windows(2).position(|pair| pair[0] == b'`' || pair == b"$(").map_or(end, |at| start + at)
+}
+
 /// Whether a value is only the name of a variable: `$TOKEN`, `${TOKEN}`, `${TOKEN:?missing}`, `$a->b`, `$A[`.
 pub(super) fn is_reference(value: &str) -> bool {
     if is_template(value) {

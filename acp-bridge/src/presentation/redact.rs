@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memchr::memmem;
 
 use super::names::{Secrecy, secrecy};
-use super::spans::{MARKER, Spans, floor, replace};
+use super::spans::{MARKER, Spans, floor, replace, without};
 use super::{flags, lexer, pairs, tokens};
 
 /// The most bytes of a shown text.
@@ -202,7 +202,7 @@ impl Redactor {
             let mut spans = Spans::new();
             match form {
                 Form::Text => self.text_spans(now, &mut spans),
-                Form::Command => self.command_spans(now, 0, &mut spans).ok_or(Unreadable)?,
+                Form::Command => self.command_spans(now, 0, true, &mut spans).ok_or(Unreadable)?,
             }
             match replace(now, spans) {
                 Some(next) => changed = Some(next),
@@ -244,45 +244,51 @@ impl Redactor {
         }
     }
 
+    /// The spans of a command line. What it runs in the middle of a secret stays visible: `TOKEN="a$(rm -rf ~)"`.
     /// `None` if the outermost command line can't be read.
-    fn command_spans(&self, text: &str, depth: usize, spans: &mut Spans) -> Option<()> {
+    fn command_spans(&self, text: &str, depth: usize, runs: bool, spans: &mut Spans) -> Option<()> {
+        let Some(lexed) = lexer::strict(text) else { return (depth > 0).then_some(()) };
+        let mut all = std::mem::take(spans);
         if depth == 0 {
-            self.known_spans(text, spans);
-            pairs::scan_cookies(text, spans);
+            self.known_spans(text, &mut all);
+            pairs::scan_cookies(text, &mut all);
             // Escapes that not the shell reads but what it runs: `printf '\x73k-...'`.
             if let Some(lexed) = memchr::memchr(b'\\', text.as_bytes()).and_then(|_| lexer::lenient(text)) {
-                flags::scan(&lexed, text, spans);
+                flags::scan(&lexed, text, &mut all);
                 let mut found = Spans::new();
                 self.known_spans(&lexed.plain, &mut found);
-                spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
+                all.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
             }
         }
-        let Some(lexed) = lexer::strict(text) else { return (depth > 0).then_some(()) };
-        flags::scan(&lexed, text, spans);
+        flags::scan(&lexed, text, &mut all);
         let mut found = Spans::new();
         if depth > 0 || lexed.plain != text {
             self.known_spans(&lexed.plain, &mut found);
         }
+        // Whether the next word is a command line itself, as after `sh -c`.
         let mut script = false;
         for word in &lexed.words {
             let plain = lexed.text(word);
             if !word.verbatim {
                 found.extend(pairs::whole_word(&lexed, word, text, script));
             }
+            let single = lexed.quoted(word.plain.start).is_some_and(|at| text[at..].starts_with('\''));
+            let word_runs = script || !single;
             script = plain.starts_with('-') && plain.ends_with('c');
             let mut inner = Spans::new();
             pairs::scan(plain, &mut inner);
             if !word.verbatim && depth < MAX_DEPTH && plain.bytes().any(|b| b.is_ascii_whitespace() || matches!(b, b'"' | b'\'' | b'\\')) {
-                self.command_spans(plain, depth + 1, &mut inner)?;
+                self.command_spans(plain, depth + 1, word_runs, &mut inner)?;
             }
             found.extend(inner.into_iter().map(|span| word.plain.start + span.start..word.plain.start + span.end));
         }
-        spans.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
+        all.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
         for range in &lexed.other {
             let mut inner = Spans::new();
             self.text_spans(&text[range.clone()], &mut inner);
-            spans.extend(inner.into_iter().map(|span| range.start + span.start..range.start + span.end));
+            all.extend(inner.into_iter().map(|span| range.start + span.start..range.start + span.end));
         }
+        *spans = if runs { without(all, &lexed.substitutions(text)) } else { all };
         Some(())
     }
 }

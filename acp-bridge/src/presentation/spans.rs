@@ -51,6 +51,23 @@ pub(super) fn replace(text: &str, mut spans: Spans) -> Option<String> {
     (out != text).then_some(out)
 }
 
+/// The spans without those parts, unless they begin in one. Both in the bytes of one text; `kept` in order.
+pub(super) fn without(spans: Spans, kept: &[Range<usize>]) -> Spans {
+    if kept.is_empty() {
+        return spans;
+    }
+    let mut rest = Spans::new();
+    for mut span in spans {
+        let first = kept.partition_point(|part| part.start < span.start);
+        for part in kept[first..].iter().take_while(|part| part.start < span.end) {
+            rest.push(span.start..part.start);
+            span.start = part.end.min(span.end);
+        }
+        rest.push(span);
+    }
+    rest
+}
+
 /// The greatest character boundary at or before `at`.
 pub(super) fn floor(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
@@ -77,6 +94,11 @@ mod tests {
     fn overlapping_and_touching_spans_are_one() {
         assert_eq!(replace("abcdefgh", vec![4..6, 1..3, 2..4]).as_deref(), Some("a[redacted]gh"));
         assert_eq!(replace("abcdefgh", vec![0..1, 7..8]).as_deref(), Some("[redacted]bcdefg[redacted]"));
+    }
+
+    #[test]
+    fn what_is_kept_splits_a_span() {
+        assert_eq!(without(vec![0..9, 2..5, 4..7], &[1..2, 3..6, 8..9]), vec![0..1, 2..3, 6..8, 9..9, 2..3, 5..5, 4..7]);
     }
 
     #[test]

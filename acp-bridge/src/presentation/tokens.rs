@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use memchr::memmem;
 use regex::Regex;
 
-use super::plain::is_reference;
+use super::plain::{is_reference, literal};
 use super::spans::Spans;
 
 /// Shapes of tokens. Each begins with letters that nothing else begins with, so that the search for them is one pass.
@@ -110,7 +110,8 @@ pub(super) fn scan(text: &str, spans: &mut Spans) {
     match &*TOKENS {
         Some(tokens) => {
             for found in tokens.find_iter(text) {
-                spans.extend(value(found.as_str()).map(|value| found.start() + value.start..found.start() + value.end));
+                let value = value(found.as_str()).map(|value| found.start() + value.start..found.start() + value.end);
+                spans.extend(value.map(|value| value.start..literal(text, value.start, value.end)));
             }
         }
         // A table that can't be read shows nothing; a test compiles it.
@@ -148,18 +149,47 @@ fn private_keys(text: &str, spans: &mut Spans) {
         if label_end != label && memmem::find(&bytes[label..label_end], b"PRIVATE").is_none() {
             continue;
         }
-        let end = match memmem::find(&bytes[label_end..], b"-----END ") {
-            Some(at) => {
-                let tail = label_end + at + 9;
-                memmem::find(&bytes[tail..bytes.len().min(tail + 64)], b"-----").map_or(tail, |at| tail + at + 5)
-            }
-            None => {
-                let body = |b: &u8| b.is_ascii_alphanumeric() || b" \t\r\n\\+/=:,-".contains(b);
-                label_end + bytes[label_end..].iter().take_while(|b| body(b)).count()
-            }
+        let body = label_end + key_body(&text[label_end..]);
+        let end = if bytes[body..].starts_with(b"-----END ") {
+            let tail = body + 9;
+            memmem::find(&bytes[tail..bytes.len().min(tail + 64)], b"-----").map_or(tail, |at| tail + at + 5)
+        } else {
+            body
         };
         spans.push(start..end);
         from = end;
+    }
+}
+
+/// The length of what can be the body of a private key: Base64, and headers such as `DEK-Info: ...` on lines of their own.
+/// A short word is none of it, or a command between two marks would be out of sight.
+fn key_body(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    loop {
+        // Line ends, also as they stand in quoted texts and JSON.
+        let rest = &bytes[at..];
+        at += rest.iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let escapes = bytes[at..].iter().take_while(|b| **b == b'\\').count();
+        if escapes > 0 && matches!(bytes.get(at + escapes), Some(b'n' | b'r' | b't')) {
+            at += escapes + 1;
+            continue;
+        }
+        let rest = &bytes[at..];
+        let word = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b)).count();
+        let last = rest[word..].iter().take_while(|b| b.is_ascii_whitespace() || b"\\nr".contains(b)).count();
+        let ends = rest[word + last..].starts_with(b"-----END ") || word == rest.len();
+        let header = rest.iter().take_while(|b| b.is_ascii_alphabetic() || **b == b'-').count();
+        if rest.starts_with(b"-----END ") {
+            return at;
+        } else if word >= 16 || word > 0 && ends {
+            at += word;
+        } else if header > 0 && rest[header..].starts_with(b": ") && header <= 16 {
+            at += header + 2;
+            at += bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || b",-".contains(b)).count();
+        } else {
+            return at;
+        }
     }
 }
 
@@ -215,7 +245,17 @@ mod tests {
             shown("-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"),
             "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"
         );
-        assert_eq!(shown("-----BEGIN PRIVATE KEY-----\\nMIIE\\nx; ls"), "[redacted]; ls");
+        assert_eq!(shown("-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG\\nx; ls"), "[redacted]x; ls");
+        assert_eq!(
+            shown("-----BEGIN PRIVATE KEY-----; rm -rf x; -----END PRIVATE KEY-----"),
+            "[redacted]; rm -rf x; -----END PRIVATE KEY-----"
+        );
+        assert_eq!(
+            shown(
+                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\nMIIEvQIBADANBgkqhkiG\nab=\n-----END RSA PRIVATE KEY-----"
+            ),
+            "[redacted]"
+        );
         assert_eq!(shown("postgres://u:pa/ss@db:5/x"), "postgres://[redacted]@db:5/x");
         assert_eq!(
             shown("ssh://git@github.com/a http://[::1]:80/x@y http://h:80/a@b"),

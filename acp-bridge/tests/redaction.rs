@@ -276,7 +276,7 @@ fn pieces() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, max_global_rejects: 1_000_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn redaction_is_stable_and_bounded(text in pieces(), repeat in 1usize..100) {
@@ -299,6 +299,19 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn nothing_hides_what_a_command_does(before in pieces(), with in proptest::sample::select(vec!["\n", "\n\n", " \n "])) {
+        let redactor = Redactor::new([("T_TOKEN", "hunter2hunter2")]);
+        // Only what is complete can be followed by a command.
+        prop_assume!(redactor.command(&before).is_some() && !before.ends_with('\\') && before.len() < 2000);
+        for more in ["rm -rf /precious", "echo $(rm -rf /precious)", "echo \"a`rm -rf /precious`\"", "true && rm -rf /precious"] {
+            let shown = redactor.command(&format!("{before}{with}{more}\n"));
+            prop_assert!(shown.as_ref().is_none_or(|shown| shown.text.contains("rm -rf /precious")), "{:?}", shown);
+        }
+        let inside = redactor.command(&format!("{before} \"sk-ant-{BODY}$(rm -rf /precious)\""));
+        prop_assert!(inside.as_ref().is_none_or(|shown| shown.text.contains("rm -rf /precious")), "{:?}", inside);
     }
 
     #[test]

@@ -61,35 +61,39 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
     let words = &lexed.words;
     let mut found = Found { lexed, written: text, spans };
     let mut tool: Option<&str> = None;
+    // From here on no word has been looked at as the name of a tool.
+    let mut unseen = 0;
     // The words of `TOOLS`' third column that came before.
     let mut before: Vec<&str> = Vec::new();
     let mut sets = false;
     for (i, word) in words.iter().enumerate() {
         let text = bare(lexed.text(word));
         if word.first {
-            (tool, sets) = (None, false);
+            (tool, sets, unseen) = (None, false, i);
             before.clear();
-        }
-        let command = name(text);
-        if let Some(known) = TOOLS.iter().flat_map(|row| row.0).find(|known| **known == command) {
-            tool = Some(known);
         }
         if let Some(known) = TOOLS.iter().filter_map(|row| row.2).find(|known| *known == text && !before.contains(known)) {
             before.push(known);
         }
         let next = words.get(i + 1).filter(|next| !next.first);
-        if let Some(tool) = tool.filter(|_| text.starts_with('-')) {
-            tool_flag(lexed, tool, &before, word, next, &mut found);
+        if text.starts_with('-') {
+            tool = words[unseen..i].iter().rev().find_map(|word| known_tool(lexed.text(word))).or(tool);
+            unseen = i;
+            if let Some(tool) = tool {
+                tool_flag(lexed, tool, &before, word, next, &mut found);
+            }
         }
         if let Some(next) = next {
             // `npm config set //registry/:_authToken VALUE`
-            let name = text.rsplit([':', '/']).next().unwrap_or(text);
+            let variable = text.rsplit([':', '/']).next().unwrap_or(text);
             // In prose, "to set password on" names no value.
             let set = sets && !lexed.text(next).starts_with('-') && (text.contains(['_', ':', '.']) || looks_random(lexed.text(next)));
-            if set && secrecy(name) == Secrecy::Strong {
+            if set && secrecy(variable) == Secrecy::Strong {
                 found.value(next.plain.clone());
             }
-            sets = SETTERS.contains(&text) || SETTERS.contains(&command) || sets && text.starts_with('-') && !text.starts_with("--");
+            sets = SETTERS.contains(&text)
+                || text.contains(':') && SETTERS.contains(&name(text))
+                || sets && text.starts_with('-') && !text.starts_with("--");
             // `api_key = VALUE`, which a shell would read as three words.
             if let Some(value) = words.get(i + 2).filter(|value| !value.first && matches!(lexed.text(next), "=" | ":=" | ":"))
                 && (word.verbatim || text.ends_with(']') || opens_text(lexed.text(word)))
@@ -108,7 +112,14 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
             named(lexed, word, next, words.get(i + 2).filter(|after| !after.first), &mut found);
         }
     }
-    positions::scan(&mut found);
+    if positions::may_tell(text) {
+        positions::scan(&mut found);
+    }
+}
+
+fn known_tool(word: &str) -> Option<&'static str> {
+    let name = name(bare(word));
+    TOOLS.iter().flat_map(|row| row.0).find(|known| **known == name).copied()
 }
 
 /// A word without what is before it, as in `(curl`, `**--token`, `"command":"--token`.
@@ -123,7 +134,8 @@ pub(super) fn bare(word: &str) -> &str {
 /// The name of a command, without its folder and what is around it.
 pub(super) fn name(word: &str) -> &str {
     let word = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-    word.rsplit(['/', ':', '=']).next().unwrap_or(word)
+    let start = word.bytes().rposition(|b| matches!(b, b'/' | b':' | b'=')).map_or(0, |at| at + 1);
+    &word[start..]
 }
 
 fn tool_flag(lexed: &Lexed, tool: &str, before: &[&str], word: &Word, next: Option<&Word>, found: &mut Found) {

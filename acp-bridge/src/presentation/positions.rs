@@ -1,7 +1,21 @@
 //! Secrets that are known by their place in a command: no name and no flag right before tells of them.
 
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
 use super::flags::{Found, bare, name};
 use super::lexer::Word;
+
+/// A part of each command that has such a place.
+static HINTS: LazyLock<Option<Regex>> = LazyLock::new(|| {
+    Regex::new("passw|pgpass|stdin|--with-token|sudo|nmcli|mysqladmin|smb|rpcclient|lftp|freerdp|--from-literal|ENV |ARG |setx? |setenv |config |export |login ").ok()
+});
+
+/// Whether a text may have such a command, or one that sets a variable.
+pub(super) fn may_tell(text: &str) -> bool {
+    HINTS.as_ref().is_none_or(|hints| hints.is_match(text.as_bytes()))
+}
 
 /// Commands and options that read a secret from their input.
 const READERS: &[&str] = &["--password-stdin", "--pass-stdin", "--with-token", "--stdin", "chpasswd"];

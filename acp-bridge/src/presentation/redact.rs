@@ -7,7 +7,7 @@ use memchr::memmem;
 
 use super::names::{Secrecy, secrecy};
 use super::spans::{MARKER, Spans, floor, replace, without};
-use super::{flags, lexer, pairs, tokens};
+use super::{flags, lexer, pairs, positions, tokens};
 
 /// The most bytes of a shown text.
 pub const MAX_SHOWN: usize = 4 * 1024;
@@ -43,10 +43,6 @@ impl fmt::Debug for Redactor {
         f.debug_struct("Redactor").field("values", &self.values.len()).finish()
     }
 }
-
-/// Words that may tell of a secret in a command line without quotes and options.
-const WORDS: &[&str] =
-    &["set ", "setx ", "config ", "setenv ", "export ", "login ", "ENV ", "ARG ", "passwd", "pgpass", "nmcli ", "mysqladmin ", "freerdp "];
 
 /// What a text is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -226,8 +222,7 @@ impl Redactor {
         let bytes = text.as_bytes();
         let quoting = memchr::memchr3(b'"', b'\'', b'\\', bytes).is_some();
         let flag = |at: usize| at == 0 || !bytes[at - 1].is_ascii_alphanumeric();
-        let sets = || WORDS.iter().any(|word| memmem::find(bytes, word.as_bytes()).is_some());
-        if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || sets())
+        if (quoting || memchr::memchr_iter(b'-', bytes).any(flag) || positions::may_tell(text))
             && let Some(lexed) = lexer::lenient(text)
         {
             flags::scan(&lexed, text, spans);

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use memchr::memmem;
-use regex::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 
 use super::plain::{is_reference, literal};
 use super::spans::Spans;
@@ -12,7 +12,7 @@ use super::spans::Spans;
 /// Shapes of tokens. Each begins with letters that nothing else begins with, so that the search for them is one pass.
 const SHAPES: &[(&str, &str)] = &[
     ("Anthropic", r"sk-ant-[A-Za-z0-9_-]{8,}"),
-    ("OpenAI and compatible", r"(?-u:\b)sk-(?:proj-|svcacct-|admin-|or-v1-|None-)?[A-Za-z0-9_-]{20,}"),
+    ("OpenAI and compatible", r"\bsk-(?:proj-|svcacct-|admin-|or-v1-|None-)?[A-Za-z0-9_-]{20,}"),
     ("GitHub", r"gh[pousr]_[A-Za-z0-9]{16,}"),
     ("GitHub, fine-grained", r"github_pat_[A-Za-z0-9_]{16,}"),
     ("agentctl", r"agentctl_pat_[a-f0-9]{16,}"),
@@ -23,16 +23,16 @@ const SHAPES: &[(&str, &str)] = &[
     ("Discord webhook", r"discord(?:app)?\.com/api/webhooks/[0-9]+/[A-Za-z0-9_-]{16,}"),
     ("Stripe", r"(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}"),
     ("Stripe webhook", r"whsec_[A-Za-z0-9+/=]{16,}"),
-    ("AWS key id", r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?-u:\b)"),
+    ("AWS key id", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
     ("Google", r"AIza[A-Za-z0-9_-]{30,}"),
     ("Google OAuth", r"(?:GOCSPX-|ya29\.)[A-Za-z0-9_-]{16,}"),
     ("npm", r"npm_[A-Za-z0-9]{30,}"),
     ("PyPI", r"pypi-[A-Za-z0-9_-]{30,}"),
-    ("crates.io", r"(?-u:\b)cio[A-Za-z0-9]{32}(?-u:\b)"),
+    ("crates.io", r"\bcio[A-Za-z0-9]{32}\b"),
     ("RubyGems", r"rubygems_[a-f0-9]{32,}"),
     ("Docker Hub", r"dckr_pat_[A-Za-z0-9_-]{16,}"),
-    ("Hugging Face", r"(?-u:\b)hf_[A-Za-z0-9]{20,}"),
-    ("Replicate", r"(?-u:\b)r8_[A-Za-z0-9]{30,}"),
+    ("Hugging Face", r"\bhf_[A-Za-z0-9]{20,}"),
+    ("Replicate", r"\br8_[A-Za-z0-9]{30,}"),
     ("Groq", r"gsk_[A-Za-z0-9]{20,}"),
     ("xAI", r"xai-[A-Za-z0-9]{20,}"),
     ("Perplexity", r"pplx-[A-Za-z0-9]{20,}"),
@@ -41,14 +41,14 @@ const SHAPES: &[(&str, &str)] = &[
     ("Shopify", r"shp(?:at|ca|pa|ss)_[a-fA-F0-9]{16,}"),
     ("Square", r"sq0(?:atp|csp)-[A-Za-z0-9_-]{16,}"),
     ("Linear", r"lin_(?:api|oauth)_[A-Za-z0-9]{16,}"),
-    ("Notion", r"(?-u:\b)ntn_[A-Za-z0-9]{30,}"),
-    ("Vault", r"(?-u:\b)hv[sbr]\.[A-Za-z0-9_-]{20,}"),
+    ("Notion", r"\bntn_[A-Za-z0-9]{30,}"),
+    ("Vault", r"\bhv[sbr]\.[A-Za-z0-9_-]{20,}"),
     ("age", r"AGE-SECRET-KEY-1[A-Z0-9]{16,}"),
-    ("Databricks", r"(?-u:\b)dapi[a-f0-9]{32}"),
-    ("Telegram bot", r"(?-u:\b)(?:bot)?[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),
+    ("Databricks", r"\bdapi[a-f0-9]{32}"),
+    ("Telegram bot", r"\b(?:bot)?[0-9]{8,10}:AA[A-Za-z0-9_-]{32,}"),
     ("Azure client secret", r"Q~[A-Za-z0-9_~.-]{31,}"),
-    ("Twilio", r"(?-u:\b)SK[a-f0-9]{32}(?-u:\b)"),
-    ("Mailgun", r"(?-u:\b)key-[a-f0-9]{32}(?-u:\b)"),
+    ("Twilio", r"\bSK[a-f0-9]{32}\b"),
+    ("Mailgun", r"\bkey-[a-f0-9]{32}\b"),
     ("Heroku", r"HRKU-[A-Za-z0-9_-]{30,}"),
     ("New Relic", r"NR(?:AK|II|JS)-[A-Za-z0-9]{19,}"),
     ("Grafana", r"gl(?:sa|c)_[A-Za-z0-9_=-]{32,}"),
@@ -57,31 +57,31 @@ const SHAPES: &[(&str, &str)] = &[
     ("Netlify", r"nfp_[A-Za-z0-9]{36,}"),
     ("Pulumi", r"pul-[a-f0-9]{40}"),
     ("Postman", r"PMAK-[a-f0-9]{24}[a-f0-9-]*"),
-    ("Airtable", r"(?-u:\b)pat[A-Za-z0-9]{14}\.[a-f0-9]{40,}"),
+    ("Airtable", r"\bpat[A-Za-z0-9]{14}\.[a-f0-9]{40,}"),
     ("HubSpot", r"pat-(?:na|eu)[0-9]-[a-f0-9-]{36,}"),
     ("Atlassian", r"A(?:TATT3x|TCTT3x|TBB)[A-Za-z0-9_=-]{24,}"),
     ("Figma", r"fig[dou]_[A-Za-z0-9_-]{32,}"),
-    ("Doppler", r"(?-u:\b)dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{20,}"),
+    ("Doppler", r"\bdp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{20,}"),
     ("1Password", r"ops_eyJ[A-Za-z0-9+/=_-]{20,}"),
     ("Terraform Cloud", r"atlasv1\.[A-Za-z0-9_=-]{32,}"),
-    ("Fly.io", r"(?-u:\b)f(?:m[12][ar]?|o1)_[A-Za-z0-9+/=_-]{32,}"),
+    ("Fly.io", r"\bf(?:m[12][ar]?|o1)_[A-Za-z0-9+/=_-]{32,}"),
     ("PlanetScale", r"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{20,}"),
     ("Buildkite", r"bkua_[a-f0-9]{40}"),
-    ("SonarQube", r"(?-u:\b)sq[uap]_[a-f0-9]{40}"),
+    ("SonarQube", r"\bsq[uap]_[a-f0-9]{40}"),
     ("Dynatrace", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{16,}\.[A-Z0-9]{32,}"),
-    ("Fireworks", r"(?-u:\b)fw_[A-Za-z0-9]{22,}"),
-    ("Cerebras", r"(?-u:\b)csk-[a-z0-9]{32,}"),
+    ("Fireworks", r"\bfw_[A-Za-z0-9]{22,}"),
+    ("Cerebras", r"\bcsk-[a-z0-9]{32,}"),
     ("Tavily", r"tvly-[A-Za-z0-9-]{20,}"),
-    ("Firecrawl", r"(?-u:\b)fc-[a-f0-9]{32}"),
+    ("Firecrawl", r"\bfc-[a-f0-9]{32}"),
     ("LangSmith", r"lsv2_(?:pt|sk)_[a-f0-9]{32}_[a-f0-9]{10}"),
-    ("ElevenLabs", r"(?-u:\b)sk_[a-f0-9]{40,}"),
+    ("ElevenLabs", r"\bsk_[a-f0-9]{40,}"),
     ("Pinecone", r"pcsk_[A-Za-z0-9_]{20,}"),
-    ("NuGet", r"(?-u:\b)oy2[a-z0-9]{40,}"),
+    ("NuGet", r"\boy2[a-z0-9]{40,}"),
     ("Razorpay", r"rzp_(?:live|test)_[A-Za-z0-9]{14,}"),
     ("Brevo", r"xkeysib-[a-f0-9]{40,}"),
-    ("Alibaba", r"(?-u:\b)LTAI[A-Za-z0-9]{12,}"),
-    ("Typeform", r"(?-u:\b)tfp_[A-Za-z0-9_]{40,}"),
-    ("Prefect", r"(?-u:\b)pn[ub]_[A-Za-z0-9]{36,}"),
+    ("Alibaba", r"\bLTAI[A-Za-z0-9]{12,}"),
+    ("Typeform", r"\btfp_[A-Za-z0-9_]{40,}"),
+    ("Prefect", r"\bpn[ub]_[A-Za-z0-9]{36,}"),
     ("Zapier webhook", r"hooks\.zapier\.com/hooks/catch/[0-9]+/[A-Za-z0-9/]{5,}"),
     ("hash of a password", r"\$(?:2[abxy]\$[0-9]{2}|[156y]\$|argon2(?:id|i|d)\$)[A-Za-z0-9$./+=,-]{20,}"),
     ("SQL", r#"(?i:password|identified by)[ \t]+(?:'[^']+'|"[^"]+")"#),
@@ -93,7 +93,8 @@ const SHAPES: &[(&str, &str)] = &[
 
 static TOKENS: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let all = SHAPES.iter().map(|(_, shape)| *shape).collect::<Vec<_>>().join("|");
-    Regex::new(&all).ok()
+    // Bytes, since Unicode would make the automaton several times as large: all that decides in a shape is ASCII.
+    RegexBuilder::new(&all).unicode(false).build().ok()
 });
 
 /// Compiles what is compiled at the first use.
@@ -109,8 +110,8 @@ pub(super) fn warm_up() {
 pub(super) fn scan(text: &str, spans: &mut Spans) {
     match &*TOKENS {
         Some(tokens) => {
-            for found in tokens.find_iter(text) {
-                let value = value(found.as_str()).map(|value| found.start() + value.start..found.start() + value.end);
+            for found in tokens.find_iter(text.as_bytes()) {
+                let value = text.get(found.range()).and_then(value).map(|value| found.start() + value.start..found.start() + value.end);
                 spans.extend(value.map(|value| value.start..literal(text, value.start, value.end)));
             }
         }

@@ -59,6 +59,13 @@ impl Lexed {
         !self.quoted.is_empty()
     }
 
+    /// The quotes themselves, in order.
+    pub(super) fn quotes(&self, text: &str) -> Vec<Range<usize>> {
+        let ends =
+            |part: &Range<usize>| [part.start..part.start + 1 + usize::from(text[part.start..].starts_with('$')), part.end - 1..part.end];
+        self.quoted.iter().flat_map(ends).collect()
+    }
+
     /// Where a shell runs a command within the text that this was read from: `$(...)` and what is in backticks, the
     /// outermost ones, in order.
     pub(super) fn substitutions(&self, text: &str) -> Vec<Range<usize>> {

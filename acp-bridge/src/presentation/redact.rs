@@ -133,6 +133,10 @@ impl Redactor {
             form = Form::Text;
         }
         match self.stable(head, form) {
+            // What was taken out made it short enough: then it is whole, and stays a command line.
+            Ok(Some(changed)) if head.len() == text.len() && changed.len() <= MAX_SHOWN => {
+                Some(Shown { text: changed, redacted: true, full_length: None })
+            }
             Ok(changed) => {
                 let redacted = changed.is_some() || self.hides(text, head.len());
                 Some(self.cut(changed.unwrap_or_else(|| head.to_owned()), redacted, text.len()))
@@ -254,6 +258,8 @@ impl Redactor {
                 self.known_spans(&lexed.plain, &mut found);
                 all.extend(found.into_iter().filter_map(|range| lexed.origin(range)));
             }
+            // These were found without a look at quotes: without them the rest could not be read any more.
+            all = without(all, &lexed.quotes(text));
         }
         flags::scan(&lexed, text, &mut all);
         let mut found = Spans::new();

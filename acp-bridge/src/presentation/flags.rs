@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::lexer::{Lexed, Word};
+use super::lexed::{Lexed, Word};
 use super::names::{Secrecy, looks_random, secrecy};
 use super::plain::{expression, is_reference, is_word, literal};
 use super::positions;

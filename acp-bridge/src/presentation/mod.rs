@@ -18,6 +18,7 @@ mod action;
 mod document;
 mod escape;
 mod flags;
+mod lexed;
 mod lexer;
 mod names;
 mod pairs;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
-use super::lexer::{Lexed, Word};
+use super::lexed::{Lexed, Word};
 use super::names::{Secrecy, looks_random, query_secrecy, secrecy};
 use super::plain::{expression, is_reference, is_word, literal};
 use super::spans::{MARKER, Spans};

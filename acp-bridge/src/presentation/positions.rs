@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use regex::bytes::Regex;
 
 use super::flags::{Found, bare, name};
-use super::lexer::Word;
+use super::lexed::Word;
 
 /// A part of each command that has such a place.
 static HINTS: LazyLock<Option<Regex>> = LazyLock::new(|| {

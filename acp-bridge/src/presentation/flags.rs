@@ -87,7 +87,9 @@ pub(super) fn scan(lexed: &Lexed, text: &str, spans: &mut Spans) {
             // `npm config set //registry/:_authToken VALUE`
             let variable = text.rsplit([':', '/']).next().unwrap_or(text);
             // In prose, "to set password on" names no value.
-            let set = sets && !lexed.text(next).starts_with('-') && (text.contains(['_', ':', '.']) || looks_random(lexed.text(next)));
+            let value = lexed.text(next);
+            let set = (sets && (text.contains(['_', ':', '.']) || looks_random(value)) || text.contains('_') && looks_random(value))
+                && !value.starts_with('-');
             if set && secrecy(variable) == Secrecy::Strong {
                 found.value(next.plain.clone());
             }

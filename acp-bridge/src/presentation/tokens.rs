@@ -85,6 +85,10 @@ const SHAPES: &[(&str, &str)] = &[
     ("Zapier webhook", r"hooks\.zapier\.com/hooks/catch/[0-9]+/[A-Za-z0-9/]{5,}"),
     ("hash of a password", r"\$(?:2[abxy]\$[0-9]{2}|[156y]\$|argon2(?:id|i|d)\$)[A-Za-z0-9$./+=,-]{20,}"),
     ("SQL", r#"(?i:password|identified by)[ \t]+(?:'[^']+'|"[^"]+")"#),
+    ("SQL function", r"PASSWORD\('[^']+'"),
+    ("SMTP", r"AUTH (?:PLAIN|LOGIN) [A-Za-z0-9+/=]{8,}"),
+    ("Python requests", r#"auth=\(['"][^'"]*['"], *['"][^'"]+"#),
+    ("prose", r#"(?i:password|passphrase|token|api key) is:? +['"`]?[^ \t\r\n'"`]{6,}"#),
     ("XML", r"<[A-Za-z0-9_.:-]*(?i:password|passwd|secret|token|apikey)>[^<]+</"),
     ("XML attributes", r#"(?:key|name)=\\?"[^"]*(?i:password|passwd|secret|token|apikey)\\?" +value=\\?"[^"\\]+"#),
     ("JWT", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*)*"),
@@ -131,7 +135,13 @@ fn value(found: &str) -> Option<Range<usize>> {
             let random = found.len() - start >= 32 || found[start..].bytes().any(|b| b.is_ascii_digit());
             random.then_some(start..found.len())
         }
+        "password" | "passphrase" | "token" | "api" if found[word..].trim_start_matches(" key").starts_with(" is") => {
+            let start = found.rfind([' ', '\'', '"', '`'])? + 1;
+            found[start..].bytes().any(|b| b.is_ascii_digit()).then_some(start..found.len())
+        }
         "password" | "identified" => Some(found.find(['\'', '"'])? + 1..found.len() - 1),
+        "auth" if found[word..].starts_with('=') => Some(found.rfind(['\'', '"'])? + 1..found.len()),
+        "auth" => Some(found.rfind(' ')? + 1..found.len()),
         "" if found.starts_with('<') => Some(found.find('>')? + 1..found.len() - 2),
         "key" | "name" if found[word..].starts_with('=') => Some(found.rfind('"')? + 1..found.len()),
         _ => Some(0..found.len()),

@@ -82,5 +82,5 @@ fn real_agents_wait_for_their_answers_unless_they_are_told_not_to_ask() {
     assert_eq!(odd, [("claude/automode".to_owned(), Counts { unasked: 1, ..Counts::default() })]);
     // Every approved command, edit and fetch of these sessions that ended, as each file has them.
     let waited: Vec<(&str, u64)> = waited.iter().map(|(agent, count)| (agent.as_str(), *count)).collect();
-    assert_eq!(waited, [("claude", 9), ("codex", 8), ("codexzed", 8), ("gemini", 10), ("opencode", 7), ("recorded", 21)]);
+    assert_eq!(waited, [("claude", 9), ("codex", 8), ("codexzed", 8), ("gemini", 10), ("opencode", 7), ("recorded", 41)]);
 }

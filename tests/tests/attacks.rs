@@ -52,12 +52,14 @@ fn an_orphan_that_hides_ends_with_its_own_agent_and_another_agents_does_not() {
         agent.prompt(&mut conn, &hide);
         agent.log.await_entry("spawned")
     });
+    // The one in the middle of its double fork may still be there too.
+    let killed = |stopped: &Value, pid: &Value| stopped["killed"].as_array().is_some_and(|list| list.iter().any(|p| p["pid"] == *pid));
     let stopped = conn.call("execution/stop", json!({"session_id": "s"})).ok();
-    assert_eq!((&stopped["tree_empty"], &stopped["killed"][0]["pid"]), (&json!(true), &hidden), "{stopped}");
+    assert!(stopped["tree_empty"] == true && killed(&stopped, &hidden), "{stopped}");
     assert!(stopped["ended"].as_array().is_some_and(|list| list.iter().any(|p| p["pid"] == agent.started["pid"])), "{stopped}");
     assert!(is_gone(hidden.as_i64().expect("a pid")) && !is_gone(spared.as_i64().expect("a pid")));
     let stopped = conn.call("execution/stop", json!({"session_id": other.session})).ok();
-    assert_eq!((&stopped["tree_empty"], &stopped["killed"][0]["pid"]), (&json!(true), &spared), "{stopped}");
+    assert!(stopped["tree_empty"] == true && killed(&stopped, &spared), "{stopped}");
 }
 
 #[test]

@@ -305,12 +305,13 @@ proptest! {
     fn nothing_hides_what_a_command_does(before in pieces(), with in proptest::sample::select(vec!["\n", "\n\n", " \n "])) {
         let redactor = Redactor::new([("T_TOKEN", "hunter2hunter2")]);
         // Only what is complete can be followed by a command.
-        prop_assume!(redactor.command(&before).is_some() && !before.ends_with('\\') && before.len() < 2000);
+        let complete = redactor.command(&before).is_some() && !before.ends_with('\\') && before.matches('`').count() % 2 == 0;
+        prop_assume!(complete && before.len() < 2000);
         for more in ["rm -rf /precious", "echo $(rm -rf /precious)", "echo \"a`rm -rf /precious`\"", "true && rm -rf /precious"] {
-            let shown = redactor.command(&format!("{before}{with}{more}\n"));
+            let shown = redactor.command(&format!("{before}{with}{more}"));
             prop_assert!(shown.as_ref().is_none_or(|shown| shown.text.contains("rm -rf /precious")), "{:?}", shown);
         }
-        let inside = redactor.command(&format!("{before} \"sk-ant-{BODY}$(rm -rf /precious)\""));
+        let inside = redactor.command(&format!("{before}{with}x \"sk-ant-{BODY}$(rm -rf /precious)\""));
         prop_assert!(inside.as_ref().is_none_or(|shown| shown.text.contains("rm -rf /precious")), "{:?}", inside);
     }
 

@@ -176,31 +176,36 @@ fn private_keys(text: &str, spans: &mut Spans) {
 /// A short word is none of it, or a command between two marks would be out of sight.
 fn key_body(text: &str) -> usize {
     let bytes = text.as_bytes();
-    let mut at = 0;
+    let (mut at, mut end) = (0, 0);
+    let mut new_line = false;
     loop {
         // Line ends, also as they stand in quoted texts and JSON.
-        let rest = &bytes[at..];
-        at += rest.iter().take_while(|b| b.is_ascii_whitespace()).count();
+        let blanks = bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        new_line |= bytes[at..at + blanks].contains(&b'\n');
+        at += blanks;
         let escapes = bytes[at..].iter().take_while(|b| **b == b'\\').count();
         if escapes > 0 && matches!(bytes.get(at + escapes), Some(b'n' | b'r' | b't')) {
             at += escapes + 1;
+            new_line = true;
             continue;
         }
         let rest = &bytes[at..];
         let word = rest.iter().take_while(|b| b.is_ascii_alphanumeric() || b"+/=".contains(b)).count();
         let last = rest[word..].iter().take_while(|b| b.is_ascii_whitespace() || b"\\nr".contains(b)).count();
-        let ends = rest[word + last..].starts_with(b"-----END ") || word == rest.len();
+        let ends = rest[word + last..].starts_with(b"-----END ");
         let header = rest.iter().take_while(|b| b.is_ascii_alphabetic() || **b == b'-').count();
         if rest.starts_with(b"-----END ") {
             return at;
         } else if word >= 16 || word > 0 && ends {
             at += word;
-        } else if header > 0 && rest[header..].starts_with(b": ") && header <= 16 {
+        } else if new_line && (1..=16).contains(&header) && rest[header..].starts_with(b": ") {
             at += header + 2;
             at += bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || b",-".contains(b)).count();
         } else {
-            return at;
+            // The blanks before what is no part of a key aren't either.
+            return end;
         }
+        (end, new_line) = (at, false);
     }
 }
 
@@ -256,11 +261,12 @@ mod tests {
             shown("-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"),
             "-----BEGIN CERTIFICATE-----\nMIIE\n-----END CERTIFICATE-----"
         );
-        assert_eq!(shown("-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG\\nx; ls"), "[redacted]x; ls");
+        assert_eq!(shown("-----BEGIN PRIVATE KEY-----\\nMIIEvQIBADANBgkqhkiG\\nx; ls"), "[redacted]\\nx; ls");
         assert_eq!(
             shown("-----BEGIN PRIVATE KEY-----; rm -rf x; -----END PRIVATE KEY-----"),
             "[redacted]; rm -rf x; -----END PRIVATE KEY-----"
         );
+        assert_eq!(shown("-----BEGIN PRIVATE KEY-----\nreboot"), "[redacted]\nreboot");
         assert_eq!(
             shown(
                 "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0A1B\n\nMIIEvQIBADANBgkqhkiG\nab=\n-----END RSA PRIVATE KEY-----"
